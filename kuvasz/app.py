@@ -21,16 +21,19 @@ from kuvasz.config.model import Config, OnLakeRewound
 from kuvasz.config.sources import Source
 from kuvasz.errors import LakeRewound, MapBusy, Retry
 from kuvasz.events import Event, EventLog
+from kuvasz.lake.files import store_access
+from kuvasz.lake.files.object_folder import ObjectFolder
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.parking.store import logs_of
 from kuvasz.ports import Failure, Lake
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.warmup import warm
+from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.budget import Budget
 from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
-from kuvasz.state.store import state_of
+from kuvasz.state.store import log_index, state_of
 from kuvasz.state.tables import TableStates
 from kuvasz.sync import map_change
 from kuvasz.sync.catching_up import CatchingUp
@@ -82,6 +85,8 @@ class App:
         self.lot = ParkingLogs(logs_of(config), config.pipeline.park_bytes, progress.hold, progress.release)
         self._stop = asyncio.Event()
         mapped = config_sources.resolve(config)
+        self._holds_lease = holds_lease
+        self._staged = _staged(config, len(mapped)) if holds_lease else None
         targets = Targets(mapped, config.pipeline.workers)
         workers = [self._worker(number, targets) for number in range(config.pipeline.workers)]
         self._workers = Workers(workers, targets.routed_by)
@@ -123,6 +128,7 @@ class App:
             lot=self.lot,
             when_parked_full=pipeline.when_parked_full,
             on_lake_rewound=self.config.lake.on_lake_rewound,
+            staged=self._staged,
             mask_secret=(pipeline.mask_secret or "").encode(),
         )
 
@@ -232,6 +238,8 @@ class App:
                         task.cancel()
             return self._sources.exit_code
         finally:
+            if self._staged is not None:
+                await asyncio.to_thread(self._staged.close)
             await asyncio.to_thread(self.lake.close)
             self.lot.close()
 
@@ -239,6 +247,10 @@ class App:
         begin = time.monotonic()
         _log.tell(Event.LAKE_OPENING)
         self.lake.open()
+        if self._staged is not None:
+            self._staged.open()
+        elif self._holds_lease and (index := log_index(self.config)) is not None:
+            index.retire()
         self._sources.earlier.begin()
         seconds = round(time.monotonic() - begin, 1)
         _log.tell(Event.LAKE_OPEN, seconds=seconds)
@@ -251,7 +263,8 @@ class App:
                     await self._stop.wait()
             self._catching_up.promote()
             # The JVM first: without it workers die of whatever they were doing.
-            for error in (self.lake.why_dead(), self._workers.died, self._sources.why_misfit):
+            staging = None if self._staged is None else self._staged.writer.died
+            for error in (self.lake.why_dead(), self._workers.died, staging, self._sources.why_misfit):
                 if error is not None:
                     raise error
             if self._sources.are_hopeless:
@@ -294,6 +307,17 @@ class App:
             parked=self.lot.views(),
             released=tuple(source.name for source in self.released),
         )
+
+
+def _staged(config: Config, sources: int) -> StagedLog | None:
+    """Return what sources' changes are staged in; None if the map knows of no such log."""
+    cluster, index = config.cluster, log_index(config)
+    if cluster.log_location is None or index is None:
+        return None
+    store = ObjectFolder(cluster.log_location, store_access.of_lake(config.lake))
+    return StagedLog(
+        index, store, interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=sources
+    )  # fmt: skip
 
 
 def _tell_copying(source: str, table: str, done: int, total: int, rows: int) -> None:

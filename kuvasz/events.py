@@ -43,6 +43,9 @@ class Event(enum.Enum):
     LEASE_TAKEN = "lease_taken", INFO, "this process replicates from now on"
     STATE_ADOPTED = "state_adopted", INFO, "what was remembered before is in the coordinator now"
     LEASE_UNRENEWED = "lease_unrenewed", WARNING, "the lease could not be renewed"
+    LOG_OPEN = "log_open", INFO, "changes are staged in the lake's store before sources let go of them"
+    STAGING_FAILED = "staging_failed", WARNING, "nothing can be staged now: sources keep their changes"
+    STAGING_GOES_ON = "staging_goes_on", INFO, "changes are staged again"
     LEASE_LOST = "lease_lost", ERROR, "the lease is lost: this process ends"
     MAP_DIFFERS = "map_differs", WARNING, "the process that replicates has another map: this one takes nothing over"
     COORDINATOR_SILENT = "coordinator_silent", WARNING, "the coordinator does not answer: it is asked again"
@@ -203,6 +206,7 @@ class Event(enum.Enum):
     BUG_IN_MAINTENANCE = "bug", ERROR, "maintenance failed in our own code", _TRACEBACK
     BUG_IN_WORKER = "bug", ERROR, "a worker died", _TRACEBACK
     BUG_IN_MAP = "bug", ERROR, "reading the map again failed in our own code", _TRACEBACK
+    BUG_IN_STAGING = "bug", ERROR, "the thread that stages died", _TRACEBACK
     BUG_IN_OBSERVER = "bug", ERROR, "the observer died", _TRACEBACK
 
 

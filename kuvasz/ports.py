@@ -2,7 +2,7 @@
 
 *Routed*: handed to a worker's inbox, in memory. *Written*: in data files that no snapshot knows yet. *Durable*: in
 a committed Iceberg snapshot together with its position. Only what is durable in every worker that was given a part
-of it may be confirmed to a source.
+of it may be confirmed to a source, or, with a staged log (`kuvasz.staging`), to that in the source's place.
 """
 
 from __future__ import annotations

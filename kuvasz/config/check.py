@@ -80,7 +80,7 @@ def problems(config: Config) -> list[Problem]:
         found += [*_tables(group, path), *_urls(group, path), *_tenants(group, path)]
         found += _consistency(config.lake, group, path)
         found += [] if config.map.writable else _bare(group, path)
-    found += [*_writers(config), *_objects(config), *_masks(config)]
+    found += [*_writers(config), *_objects(config), *_masks(config), *_staged(config)]
     return [*found, *_targets(config)]
 
 
@@ -166,6 +166,23 @@ def _writers(config: Config) -> Iterator[Problem]:
         if (other := first.setdefault(group.database, number)) != number:
             message = f"is the name of databases[{other}], too: with map.writable each group needs its own"
             yield Problem(path=("databases", number, "database"), message=message)
+
+
+def _staged(config: Config) -> Iterator[Problem]:
+    """What the staged log cannot do yet: it keeps messages as they were sent."""
+    if config.cluster.log is None:
+        return
+    if config.cluster.coordinator is None:
+        yield Problem(path=("cluster", "log"), message="needs cluster.coordinator, which knows what is staged")
+    for number, group in enumerate(config.databases):
+        for key, table in group.tables.items():
+            for option in ("mask", "exclude", "columns"):
+                if getattr(table, option):
+                    message = (
+                        "cannot be given with cluster.log, whose objects have all columns as the source sends them:"
+                        " leave one of the two out"
+                    )
+                    yield Problem(path=("databases", number, "tables", key, option), message=message, is_key=True)
 
 
 def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:

@@ -498,6 +498,29 @@ class ClusterConfig(Section):
     """A process that nobody has heard of for so long is taken for dead, and another one takes over. One that cannot
     reach the coordinator for so long ends itself."""
 
+    log: kinds.Text | None = None
+    """A folder in the lake's store, such as `s3://lake/_kuvasz/log`, in which changes are staged: no source keeps WAL
+    while the lake cannot be written. Without it sources keep what is not in the lake yet."""
+
+    log_interval: Annotated[kinds.Duration, kinds.durations("20ms", "60s")] = 0.2
+    """What has come of all sources is staged this often, as one object."""
+
+    log_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 16 * _MB
+    """And as soon as it is so much. Twice as much may wait in memory when the store cannot be written."""
+
+    def anchored(self, folder: Path) -> ClusterConfig:
+        """Return the same with absolute paths; see `Config.anchored`."""
+        if self.log is None or "://" in self.log:
+            return self
+        return self.model_copy(update={"log": _from(folder, self.log)})
+
+    @property
+    def log_location(self) -> str | None:
+        """The folder of the log with its scheme, which for a path is ``file://``; None if there is none."""
+        if self.log is None or "://" in self.log:
+            return self.log
+        return f"file://{Path(self.log).absolute()}"
+
 
 class UrlConfig(Section):
     """One source: a database of a group of equal ones."""
@@ -664,7 +687,8 @@ class Config(Section):
             folder: Where relative paths begin: the map's, or the working folder where there is no map.
         """
         lake, pipeline, server = (one.anchored(folder) for one in (self.lake, self.pipeline, self.server))
-        return self.model_copy(update={"lake": lake, "pipeline": pipeline, "server": server})
+        update = {"lake": lake, "pipeline": pipeline, "server": server, "cluster": self.cluster.anchored(folder)}
+        return self.model_copy(update=update)
 
 
 #: The sections whose options the environment may set, by their name in the file.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kuvasz.state.coordinator.pieces import SharedPieces
     from kuvasz.state.coordinator.store import CoordinatorStore
     from kuvasz.state.ports import ClusterMember, StateStore
+    from kuvasz.state.staged.ports import LogIndex
 
 #: By coordinator, name and folder: whoever writes names the lease that this process holds, so there is one store.
 _clusters: dict[tuple[str, str, str], CoordinatorStore] = {}
@@ -43,6 +44,12 @@ def shared_pieces(config: Config) -> SharedPieces | None:
     return None if found is None else found.pieces
 
 
+def log_index(config: Config) -> LogIndex | None:
+    """Return the index of the staged log of a cluster; None if the map knows of no cluster."""
+    found = _cluster(config)
+    return None if found is None else found.log_index
+
+
 def _cluster(config: Config) -> CoordinatorStore | None:
     cluster, folder = config.cluster, config.pipeline.state_folder
     if cluster.coordinator is None:
@@ -56,4 +63,4 @@ def _cluster(config: Config) -> CoordinatorStore | None:
         return _clusters[key]
 
 
-__all__ = ["cluster_member", "shared_pieces", "state_of"]
+__all__ = ["cluster_member", "log_index", "shared_pieces", "state_of"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from kuvasz.backoff import Backoff
 from kuvasz.config.sources import Source
-from kuvasz.errors import KuvaszError, SourceError
+from kuvasz.errors import KuvaszError, SourceError, StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source import conninfo, inserts, publication, slots
@@ -115,6 +115,9 @@ async def _until_done(mapped: Sequence[Source], step: Callable[[], object]) -> N
 async def _release(sources: Sources, source: Source, *, is_dropping: bool) -> None:
     """Say what a source that left the map still has of ours, or drop it."""
     name, error = source.object_name, await _dropped(source) if is_dropping else None
+    if is_dropping and error is None and sources.shared.staged is not None:
+        with contextlib.suppress(StateError):  # then its objects stay until it comes back
+            await asyncio.to_thread(sources.shared.staged.forget, source.name)
     if is_dropping and error is None:
         sources.released = tuple(one for one in sources.released if one is not source)
         _log.tell(Event.SOURCE_RELEASED_WHOLE, source=source.name, slot=name)

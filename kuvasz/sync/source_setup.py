@@ -17,6 +17,7 @@ from kuvasz.errors import OtherRule, SourceError, SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect, look, sizes
 from kuvasz.source.catalog.table import SourceTable
+from kuvasz.source.check.server_check import OLDEST_STAGED_VERSION
 from kuvasz.state.tables import State
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
@@ -142,6 +143,11 @@ class SourceSetup:
             raise SourceRefused(
                 f"{place_of(self._source)}: wal_level is {facts.wal_level}, needed is logical",
                 hint="ALTER SYSTEM SET wal_level = logical; then restart the server",
+            )
+        if self._context.shared.staged is not None and facts.version < OLDEST_STAGED_VERSION:
+            raise SourceRefused(
+                f"{place_of(self._source)}: its version is {facts.version_text}, and cluster.log needs 15 or newer",
+                hint="upgrade the server, or leave cluster.log out",
             )
         if self.target_lsn is None:
             (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()

@@ -139,6 +139,7 @@ class Stream:
                 slot=self._slot.name,
                 publications=publications,
                 system_id=system_id,
+                staged=shared.staged,
             ),
             Downstream(routes=shared.routes, inboxes=shared.inboxes, progress=shared.progress, budget=shared.budget),
             types,

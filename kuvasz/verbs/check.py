@@ -20,6 +20,7 @@ from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import check_source
+from kuvasz.source.check.server_check import OLDEST_STAGED_VERSION, OLDEST_VERSION
 from kuvasz.source.check.server_room import check_server
 from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless, members
 from kuvasz.sync.rules.lost import without_slot
@@ -222,6 +223,7 @@ def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
                 tables,
                 inserts_do=inserts_do,
                 as_published=column_lists.of_source(source),
+                oldest=OLDEST_VERSION if config.cluster.log is None else OLDEST_STAGED_VERSION,
             ),
             *(_without_members(source, spec) for spec in empty),
             *_map(source, place_of),

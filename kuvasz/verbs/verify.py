@@ -62,6 +62,11 @@ def reports(
         ConfigError: The map has no such table or sid.
         LakeError: Spark or the catalog does not answer.
     """
+    if config.cluster.log is not None:
+        raise ConfigError(
+            "cluster.log: what a source was told says no more how far the lake is, so nothing can be compared yet",
+            hint="docs/limits.md says what does not go together with a staged log",
+        )
     chosen = _chosen(config, table, sid)
     why_not = _not_following(config)
     with ReadOnlyLake(config, session) as lake:

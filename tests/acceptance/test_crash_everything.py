@@ -31,6 +31,7 @@ from tests.support.failpoints import (
     KILLS_WHILE_IT_STOPS,
     PARKING,
     REPAIRING,
+    STAGING,
     STOPPING,
     STREAMING,
 )
@@ -57,7 +58,7 @@ SIDS = ("eu", "us", "ap")
 
 
 def test_every_point_kills_in_some_test() -> None:
-    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY}
+    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY, *STAGING}
     assert tried == set(failpoints.NAMES)
     fixed = (*KILLS, *KILLS_WHILE_IT_STOPS, *EXCHANGING)
     assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}

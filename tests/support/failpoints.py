@@ -22,6 +22,9 @@ STREAMING = (
 #: Passed when it is told to stop.
 STOPPING = ("shutdown", "before_checkpoint", "after_checkpoint")
 
+#: Passed where changes are staged.
+STAGING = ("before_stage", "object_written", "staged")
+
 #: Passed with changes of a table that does not follow.
 PARKING = ("before_park", "after_park", "park_noted", "park_written", "before_unpark", "after_unpark", "replay_read",
            "replay_applied")  # fmt: skip

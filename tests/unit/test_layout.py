@@ -53,6 +53,14 @@ ELSEWHERE = {
     "state/coordinator/pieces.py": "contract/test_parking_logs.py",
     "parking/coordinated_log.py": "contract/test_parking_logs.py",
     "parking/coordinated_logs.py": "contract/test_parking_logs.py",
+    "state/staged/ports.py": "contract/test_log_index.py",
+    "state/staged/memory.py": "contract/test_log_index.py",
+    "state/staged/coordinated.py": "contract/test_log_index.py",
+    "staging/ports.py": "unit/staging/test_writer.py",
+    "staging/stretch.py": "unit/staging/test_cutter.py",
+    # One receives from a real server what the other one tells: each alone says nothing.
+    "source/reading/staging.py": "integration/test_staged_stream.py",
+    "source/reading/staged_stream.py": "integration/test_staged_stream.py",
     "verbs/cluster/standby.py": "acceptance/test_standby.py",
     "verbs/cluster/coordinator.py": "integration/test_cluster_lease.py",
     # One query each, made into values field by field: only a server says whether it is right.

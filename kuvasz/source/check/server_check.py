@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from kuvasz.source.check.finding import PreflightReport
 
 OLDEST_VERSION = 140000
+
+#: The same where changes are staged: before, a stream takes partitions for what they were when it began, and the
+#: slot says no more from where the next one begins.
+OLDEST_STAGED_VERSION = 150000
 NEWEST_MAJOR = 18
 
 #: A slot that may hold less WAL than this is soon lost.
@@ -73,12 +77,19 @@ class ServerCheck:
     """
 
     def __init__(
-        self, report: PreflightReport, connection: psycopg.Connection[Any], url: str, *, old_transaction_s: float
+        self,
+        report: PreflightReport,
+        connection: psycopg.Connection[Any],
+        url: str,
+        *,
+        old_transaction_s: float,
+        oldest: int = OLDEST_VERSION,
     ) -> None:
         self._report = report
         self._connection = connection
         self._url = url
         self._old_transaction_s = old_transaction_s
+        self._oldest = oldest
         self.facts: ServerFacts | None = None
         self.rights = Rights(role=connection.info.user)
 
@@ -137,8 +148,9 @@ class ServerCheck:
 
     def _version(self, facts: ServerFacts) -> None:
         add = self._report.add
-        fits = facts.version >= OLDEST_VERSION
-        add("version", facts.version_text, "14 or newer", ok=fits, fix="upgrade the server")
+        fits, staged = facts.version >= self._oldest, self._oldest > OLDEST_VERSION
+        fix = "upgrade the server, or leave cluster.log out" if staged else "upgrade the server"
+        add("version", facts.version_text, f"{self._oldest // 10_000} or newer", ok=fits, fix=fix)
         if facts.major > NEWEST_MAJOR:
             add(
                 "version", facts.version_text, f"{NEWEST_MAJOR} or older is tested", ok=False,

@@ -31,7 +31,7 @@ from kuvasz.source import conninfo as conninfos
 from kuvasz.source import continuity, drain, failure, slots
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kuvasz.model import UInt8s, UInt32s
 
@@ -185,6 +185,15 @@ class Connection:
         result = await self._execute(command)
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._refusal(result, f'start replication of slot "{slot}"')
+
+    @contextlib.contextmanager
+    def watched(self, told: Callable[[], None]) -> Iterator[None]:
+        """Have a function called whenever the socket has something to read."""
+        self._loop.add_reader(self.fileno, told)
+        try:
+            yield
+        finally:
+            self._loop.remove_reader(self.fileno)
 
     def drain(self, limit: int) -> int:
         """Add what has arrived to the gulp, until it has about `limit` bytes; return the bytes added.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kuvasz.ports import Inbox, Routes
     from kuvasz.route.assembler import Follow, OnAstray, OnTruncate
     from kuvasz.route.row_limit import RowLimit
+    from kuvasz.staging.staged_log import StagedLog
     from kuvasz.state.budget import Budget
     from kuvasz.state.ports import StoredRecord
     from kuvasz.state.progress import Progress
@@ -26,6 +27,7 @@ class Upstream:
     slot: str
     publications: Sequence[str]
     system_id: str | None = None  #: the cluster the lake's positions belong to; None accepts any
+    staged: StagedLog | None = None  #: what they are staged in before the source lets go of them; None: nothing is
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,45 @@ class StreamStart:
     on_rewound: Callable[[int], None] = lambda _: None
 
 
+class Durability(Protocol):
+    """How far a source may let go of its changes; see `kuvasz.state.progress.Progress`."""
+
+    def confirmable(self, source: str) -> int:
+        """Return the LSN that may be confirmed."""
+
+    def routed_lsn(self, source: str) -> int:
+        """Return the end of the last transaction that is on its way."""
+
+    def begin_anew(self, source: str, lsn: int) -> None:
+        """Note that a source's stream begins at an LSN, whatever was before."""
+
+
+class StreamProof(Protocol):
+    """What was heard on a connection, and what has yet to be; see `kuvasz.route.assembler.Assembler`."""
+
+    @property
+    def received_lsn(self) -> int:
+        """LSN up to which the source has been heard out."""
+
+    @property
+    def unproven_lsn(self) -> int | None:
+        """LSN of the first transaction that is still to come and prove itself; None: none is."""
+
+    def expect(self, applied: Iterable[Applied]) -> None:
+        """Have transactions come on this connection, or refuse whatever comes behind."""
+
+
+class StatusSink(Protocol):
+    """Who is told how far all is durable: a connection to the source, or the log in its place."""
+
+    def send_status(self, *, written: int, flushed: int, is_reply_wanted: bool = False) -> None:
+        """Send a status update.
+
+        Raises:
+            SourceError: The connection is broken.
+        """
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWatch:
     """Who looks at what the stream brings, in the threads that route it; see `kuvasz.route.assembler.Assembler`."""
@@ -63,4 +104,4 @@ class StreamWatch:
     on_described: Callable[[], None] = lambda: None  #: called when all Relation messages of a gulp were taken
 
 
-__all__ = ["Downstream", "StreamStart", "StreamWatch", "Upstream"]
+__all__ = ["Downstream", "Durability", "StatusSink", "StreamProof", "StreamStart", "StreamWatch", "Upstream"]

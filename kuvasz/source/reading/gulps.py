@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kuvasz.source.reading.ends import Downstream, StreamWatch
     from kuvasz.source.reading.facts import ReaderFacts
     from kuvasz.source.reading.options import ReaderOptions
+    from kuvasz.source.reading.staged_stream import StagedStream
     from kuvasz.source.reading.status_clock import StatusClock
 
 
@@ -59,7 +60,7 @@ class Gulps:
         self._began_at = 0.0
         self._gather_s = options.gulp_s
 
-    def hear(self, connection: Connection, added: int) -> None:
+    def hear(self, connection: Connection | StagedStream, added: int) -> None:
         """Take note of bytes that came."""
         facts = self._facts
         now = facts.last_message_at = time.monotonic()
@@ -68,7 +69,7 @@ class Gulps:
         facts.bytes += added
         facts.error = None
 
-    def is_due(self, connection: Connection, added: int) -> bool:
+    def is_due(self, connection: Connection | StagedStream, added: int) -> bool:
         """Whether to route the gulp now: it is large, it is old, or nothing more is coming."""
         gathered = connection.gathered_bytes
         if gathered == 0:
@@ -76,7 +77,7 @@ class Gulps:
         is_old = time.monotonic() - self._began_at >= self._gather_s
         return added < self._options.quiet_bytes or gathered >= self._options.gulp_bytes or is_old
 
-    async def route(self, connection: Connection) -> None:
+    async def route(self, connection: Connection | StagedStream) -> None:
         """Route what has gathered, and hand it to the workers."""
         gulp, lengths = connection.gulp()
         keepalives = scan.keepalives(gulp, lengths)

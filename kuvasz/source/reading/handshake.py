@@ -10,12 +10,10 @@ from kuvasz.source import continuity
 from kuvasz.state.ports import NONE
 
 if TYPE_CHECKING:
-    from kuvasz.route.assembler import Assembler
     from kuvasz.source.reading.connection import Connection, SystemIdentity
-    from kuvasz.source.reading.ends import StreamStart, Upstream
+    from kuvasz.source.reading.ends import Durability, StreamProof, StreamStart, Upstream
     from kuvasz.source.reading.facts import ReaderFacts
     from kuvasz.state.ports import StoredRecord
-    from kuvasz.state.progress import Progress
 
 
 class Handshake:
@@ -30,7 +28,7 @@ class Handshake:
     """
 
     def __init__(
-        self, upstream: Upstream, progress: Progress, assembler: Assembler, facts: ReaderFacts, start: StreamStart
+        self, upstream: Upstream, progress: Durability, assembler: StreamProof, facts: ReaderFacts, start: StreamStart
     ) -> None:
         self._upstream = upstream
         self._source = upstream.source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 #: Seconds between two status updates for each source that there is, and the most: what WAL they hold back is little,
 #: and each is a write to the state folder, a packet and a walsender that wakes.
@@ -49,6 +50,11 @@ class ReaderOptions:
             gulp_bytes=min(self.gulp_bytes, share_bytes),
             confirm_interval_s=min(max(self.confirm_interval_s, _CONFIRMING_S * sources), _LONGEST_CONFIRMING_S),
         )
+
+    @property
+    def unhurried(self) -> ReaderOptions:
+        """The same for who does not hear the server itself."""
+        return dataclasses.replace(self, silence_timeout_s=math.inf)
 
     def gather_s(self, routing_s: float) -> float:
         """Return how long the next gulp gathers, by what routing the last one took."""

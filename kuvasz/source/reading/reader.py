@@ -31,6 +31,8 @@ from kuvasz.source.reading.gulps import Gulps
 from kuvasz.source.reading.handshake import Handshake
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.pause import Pause
+from kuvasz.source.reading.staged_stream import StagedStream
+from kuvasz.source.reading.staging import Staging
 from kuvasz.source.reading.status_clock import StatusClock
 from kuvasz.source.reading.wake_up import WakeUp
 
@@ -71,7 +73,9 @@ class Reader:
         self.facts = facts = ReaderFacts()
         start, watch = start or StreamStart(), watch or StreamWatch()
         self._upstream = upstream
-        self._options = options = options or ReaderOptions()
+        staged, received = upstream.staged, options or ReaderOptions()
+        # Whether the server lives is then another's to find out.
+        self._options = options = received if staged is None else received.unhurried
         self._progress = progress = downstream.progress
         self._budget = downstream.budget
         self._wake = wake = WakeUp()
@@ -85,7 +89,8 @@ class Reader:
             on_astray=watch.on_astray,
             row_limit=watch.row_limit,
         )
-        self._clock = StatusClock(upstream.source, options, facts, progress, assembler, start.record, wake)
+        record = start.record if staged is None else None
+        self._clock = StatusClock(upstream.source, options, facts, progress, assembler, record, wake)
         self._gulps = Gulps(
             upstream.source,
             options,
@@ -97,6 +102,7 @@ class Reader:
             on_left=on_left,
         )
         self._handshake = Handshake(upstream, progress, assembler, facts, start)
+        self._staging = None if staged is None else Staging(upstream, staged, progress, start, received)
 
     @property
     def rows(self) -> int:
@@ -125,6 +131,16 @@ class Reader:
             SourceRefused: The source needs SQL by a human.
             SlotLost: The stream cannot be continued; also when another cluster answers.
         """
+        if self._staging is None:
+            await self._run()
+            return
+        self._staging.begin()
+        try:
+            await self._run()
+        finally:
+            await self._staging.end()
+
+    async def _run(self) -> None:
         backoff = Backoff(self._options.first_backoff_s, self._options.last_backoff_s)
         dice = random.Random()  # noqa: S311 - jitter
         furthest = 0
@@ -188,7 +204,7 @@ class Reader:
         self.facts.retry_at = None
 
     @contextlib.asynccontextmanager
-    async def _streaming(self) -> AsyncIterator[Connection]:
+    async def _streaming(self) -> AsyncIterator[Connection | StagedStream]:
         """A connection in COPY_BOTH mode with its status clock running."""
         source, facts = self._upstream.source, self.facts
         facts.state = ReaderState.CONNECTING
@@ -196,10 +212,11 @@ class Reader:
         self._assembler.reset(self.epoch)
         self._progress.restarted(source, self.epoch)
         self._wake.failure = None
-        connection = await self._wake.unless_stopped(Connection.open(self._upstream.conninfo, source), source)
+        connection = await self._wake.unless_stopped(self._opened(), source)
         try:
-            async with asyncio.timeout(self._options.silence_timeout_s):
-                await self._wake.unless_stopped(self._greet(connection), source)
+            if not isinstance(connection, StagedStream):
+                async with asyncio.timeout(self._options.silence_timeout_s):
+                    await self._wake.unless_stopped(self._greet(connection), source)
             facts.state, facts.last_message_at = ReaderState.STREAMING, time.monotonic()
             _log.tell(Event.STREAM_BEGUN, source=source, epoch=self.epoch)
             self._clock.start(connection)
@@ -215,12 +232,17 @@ class Reader:
             self._clock.stop()
             connection.close()
 
+    async def _opened(self) -> Connection | StagedStream:
+        if self._staging is not None:
+            return await StagedStream.open(self._staging)
+        return await Connection.open(self._upstream.conninfo, self._upstream.source)
+
     async def _greet(self, connection: Connection) -> None:
         await self._handshake.check(connection)
         self._clock.keep_within(await connection.wal_sender_timeout_s())
         await connection.start_replication(self._upstream.slot, *self._upstream.publications)
 
-    async def _stream(self, connection: Connection) -> None:
+    async def _stream(self, connection: Connection | StagedStream) -> None:
         pause, gulps, wake = Pause(self._options, is_local=connection.is_local), self._gulps, self._wake
         while not wake.is_leaving:
             if wake.is_quiescing or self._budget.is_full_for(self._upstream.source):
@@ -240,18 +262,14 @@ class Reader:
         if wake.failure is not None:
             raise wake.failure
 
-    async def _readable(self, connection: Connection) -> None:
+    async def _readable(self, connection: Connection | StagedStream) -> None:
         """Wait until the socket has something to read, or something changed."""
-        loop = asyncio.get_running_loop()
         called = self._wake.called
         called.clear()
         if self._wake.is_leaving or self._wake.is_quiescing:
             return
-        loop.add_reader(connection.fileno, called.set)
-        try:
+        with connection.watched(called.set):
             await called.wait()
-        finally:
-            loop.remove_reader(connection.fileno)
 
     async def _hold_off(self) -> None:
         """Leave the socket alone until the budget has room or the reader is told to leave."""

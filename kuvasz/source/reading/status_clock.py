@@ -11,13 +11,11 @@ from kuvasz.events import Event, EventLog
 from kuvasz.source.reading.shutdown import ShutdownWatch
 
 if TYPE_CHECKING:
-    from kuvasz.route.assembler import Assembler
-    from kuvasz.source.reading.connection import Connection
+    from kuvasz.source.reading.ends import Durability, StatusSink, StreamProof
     from kuvasz.source.reading.facts import ReaderFacts
     from kuvasz.source.reading.options import ReaderOptions
     from kuvasz.source.reading.wake_up import WakeUp
     from kuvasz.state.ports import StoredRecord
-    from kuvasz.state.progress import Progress
 
 _log = EventLog(__name__)
 
@@ -40,8 +38,8 @@ class StatusClock:
         source: str,
         options: ReaderOptions,
         facts: ReaderFacts,
-        progress: Progress,
-        assembler: Assembler,
+        progress: Durability,
+        assembler: StreamProof,
         record: StoredRecord | None,
         wake: WakeUp,
     ) -> None:
@@ -54,7 +52,7 @@ class StatusClock:
         self._wake = wake
         self._shutdown = ShutdownWatch()
         self._interval_s = options.status_interval_s
-        self._connection: Connection | None = None
+        self._connection: StatusSink | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def keep_within(self, timeout_s: float) -> None:
@@ -63,7 +61,7 @@ class StatusClock:
         # The server drops who is silent for so long; while paused we do not hear it ask.
         self._interval_s = min(wanted_s, timeout_s / 3) if timeout_s > 0 else wanted_s
 
-    def start(self, connection: Connection) -> None:
+    def start(self, connection: StatusSink) -> None:
         """Tell the server from now on, until `stop`."""
         self._connection = connection
         self._shutdown = ShutdownWatch()

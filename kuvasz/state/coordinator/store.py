@@ -28,6 +28,7 @@ from kuvasz.state.coordinator.record_document import RecordDocument
 from kuvasz.state.coordinator.witness_documents import WitnessDocuments
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.ports import StateStore
+from kuvasz.state.staged.coordinated import CoordinatedIndex
 
 #: In the state folder: the name of who had it last. While its lock is held no other process goes by it.
 FILE: Final = "node"
@@ -120,6 +121,11 @@ class CoordinatorStore(StateStore):
     def pieces(self) -> SharedPieces:
         """The files that the processes share."""
         return SharedPieces(self._database, self._cluster, self._lease)
+
+    @property
+    def log_index(self) -> CoordinatedIndex:
+        """The index of the staged log."""
+        return CoordinatedIndex(self._database, self._cluster, self._lease)
 
     @override
     def own(self, does: str) -> ClusterOwnership:

@@ -12,6 +12,7 @@ from kuvasz.config.model import OnLakeRewound, PipelineConfig, WhenParkedFull
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.budget import Budget
 from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
@@ -55,6 +56,7 @@ class Shared:
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
     holds_lease: bool = False  #: of its cluster: no other process may read a slot of the map
+    staged: StagedLog | None = None  #: what the sources' changes are staged in; None: nothing is
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
     def among(self, sources: int, pipeline: PipelineConfig) -> Shared:

@@ -19,6 +19,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
+from kuvasz.staging.staged_past import StagedPast
 from kuvasz.state.ports import SourceRecord, StoredRecord
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
@@ -46,7 +47,7 @@ class Slot:
         self._url = context.url
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
-        self._progress = context.shared.progress
+        self._staged = StagedPast(context.shared.staged, context.source.name, context.shared.progress)
         self.history = 0  #: number of the source's past that the slot belongs to; see `SourcePosition.history`
         self.stale: frozenset[str] = frozenset()  #: tables with rows of an earlier one, by `SourceTableSpec.key`
         self.is_replaced = False  #: what answered the last time is another source than the lake has rows of
@@ -171,7 +172,7 @@ class Slot:
         if (error := identity.stranger(self._source, server.system_id, positions)) is not None:
             return error
         applied_lsn = max(self.applied_lsn(), *(position.lsn for _, position, _ in known))
-        why = continuity.why_replaced(self._standing.standing, applied_lsn, server)
+        why = continuity.why_replaced(self._staged.standing(self._standing.standing), applied_lsn, server)
         return (
             None if why is None else SourceReplaced(f"{place_of(self._source)}: {why}", hint=start_over(self._source))
         )
@@ -183,7 +184,7 @@ class Slot:
         server: continuity.ServerState,
     ) -> None:
         """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
-        standing = self._standing.standing
+        standing = self._staged.standing(self._standing.standing)
         applied_lsn = max(self.applied_lsn(), *(position.lsn for position in positions))
         error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.place)
         if error is None and publication.load(connection, self.name) is None:
@@ -208,7 +209,9 @@ class Slot:
                 confirmed_lsn=confirmed_lsn, started_us=server.started_us, proved_lsn=proved_lsn,
                 looked_lsn=min(standing.looked_lsn, proved_lsn),
             )  # fmt: skip
-            self._progress.begin_anew(self._source, confirmed_lsn)
+            (self._staged.set_back if is_known else self._staged.begin_anew)(confirmed_lsn)
+        else:
+            self._staged.take_up(confirmed_lsn)
         self._standing.update(
             dataclasses.replace(
                 standing, system_id=server.system_id, timeline=server.timeline, history=self.history,
@@ -217,9 +220,9 @@ class Slot:
         )  # fmt: skip
 
     def applied_lsn(self) -> int:
-        """Return how far the source is in the lake, or in what is parked."""
+        """Return how far the source is in the lake, or in what is parked or staged."""
         parked = (self._parked_lsn(spec.identifier) for spec in self._source_tables.source.tables)
-        return max([0, *(position.lsn for _, position in self._positions()), *parked])
+        return max([self._staged.ended_lsn, *(position.lsn for _, position in self._positions()), *parked])
 
     def copied(self) -> list[SourcePosition]:
         """Return the copies in the lake that no transaction of their table has followed, and that are to stay."""
@@ -262,7 +265,7 @@ class Slot:
         taken = self._new(self.name, tables, temporary=False, failover=can_fail_over)
         system_id = str(facts.system_identifier)
         point = taken.consistent_point
-        self._progress.begin_anew(self._source, point)
+        self._staged.begin_anew(point)
         self.history += 1
         self._source_tables.gap_starts.looked_lsn = 0  # what this process proved a moment ago stays true
         self._standing.update(

@@ -1,0 +1,103 @@
+"""A folder of objects in a lake's store, or of files where the warehouse is a folder: written once, read in ranges.
+
+Through PyIceberg's FileIO, so without a JVM, and wherever the lake's own files go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyarrow.fs import FileSelector
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from kuvasz import private_folder
+from kuvasz.lake.files.data_file import file_io, remove
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+_FILE: Final = "file://"
+_TEMPORARY: Final = ".part"
+
+
+class ObjectFolder:
+    """The folder; see `kuvasz.staging.ports.ObjectStore`.
+
+    Args:
+        location: Where it is, with its scheme.
+        properties: The properties of the FileIO, as PyIceberg takes them.
+    """
+
+    def __init__(self, location: str, properties: Mapping[str, str]) -> None:
+        self._location = location.rstrip("/")
+        self._properties = properties
+        #: A folder here: what is written has to survive the loss of power.
+        self._path = Path(location.removeprefix(_FILE)) if location.startswith(_FILE) else None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self._location.removeprefix(_FILE)
+
+    @property
+    def _io(self) -> FileIO:
+        return file_io(self._properties, self._location)
+
+    def put(self, name: str, data: bytes) -> None:
+        """See `ObjectStore.put`."""
+        if self._path is not None:
+            _write(self._path, name, data)
+            return
+        try:
+            with self._io.new_output(f"{self._location}/{name}").create(overwrite=True) as stream:
+                stream.write(data)
+        except OSError:
+            raise
+        except Exception as error:  # a store's client has errors of its own
+            raise OSError(f"{self.place}/{name} cannot be written: {error}") from error
+
+    def get(self, name: str, at: int, size: int) -> bytes:
+        """See `ObjectStore.get`."""
+        try:
+            with self._io.new_input(f"{self._location}/{name}").open() as stream:
+                stream.seek(at)
+                return bytes(stream.read(size))
+        except OSError:
+            raise
+        except Exception as error:  # a store's client has errors of its own
+            raise OSError(f"{self.place}/{name} cannot be read: {error}") from error
+
+    def remove(self, names: Iterable[str]) -> None:
+        """See `ObjectStore.remove`."""
+        remove(self._io, [f"{self._location}/{name}" for name in names])
+
+    def names(self) -> list[str]:
+        """See `ObjectStore.names`; a store that cannot list has none."""
+        store = self._io
+        if not isinstance(store, PyArrowFileIO):
+            return []
+        scheme, host, path = PyArrowFileIO.parse_location(self._location, dict(self._properties))
+        found = store.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
+        return [info.base_name for info in found if info.is_file]
+
+
+def _write(folder: Path, name: str, data: bytes) -> None:
+    """Write a file so that it is there as a whole, or not at all, whatever happens."""
+    private_folder.make_state(folder)
+    part = folder / f"{name}{_TEMPORARY}"
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(folder / name)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+__all__ = ["ObjectFolder"]

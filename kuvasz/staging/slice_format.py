@@ -1,0 +1,96 @@
+"""A slice of an object: stretches of one source's stream as bytes, understood and checked by itself. Pure.
+
+    magic | CRC-32 of the rest | source, first and last number, sizes | descriptions | lengths | payloads
+
+An object is slices one after another, and what tells them apart stands in the index (`kuvasz.state.staged`). The
+descriptions are those that the rows need before the slice describes a relation itself.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kuvasz.model import UInt32s
+from kuvasz.staging.stream_messages import Description, StreamMessages
+from kuvasz.staging.stretch import Stretch
+
+_MAGIC: Final = b"kvszslc1"
+_CHECK: Final = struct.Struct("<8sI")
+#: Bytes of the source's name, first and last number, description messages and their bytes, messages and theirs.
+_HEAD: Final = struct.Struct("<HQQIQIQ")
+
+
+class SliceDamaged(Exception):
+    """A slice is not what was written."""
+
+
+class SliceData(NamedTuple):
+    """What a slice holds."""
+
+    data: bytes
+    lengths: UInt32s
+    needs: Mapping[int, Description]
+
+
+def encode(source: str, stretches: Sequence[Stretch]) -> bytes:
+    """Return stretches that follow each other as a slice."""
+    needs: dict[int, Description] = {}
+    described: set[int] = set()
+    for stretch in stretches:
+        for oid, description in stretch.needs.items():
+            if oid not in described:
+                needs.setdefault(oid, description)
+        described |= stretch.describes.keys()
+    told = [message for description in needs.values() for message in description]
+    data = b"".join(stretch.data for stretch in stretches)
+    lengths = np.concatenate([stretch.lengths for stretch in stretches]).astype("<u4")
+    name = source.encode()
+    head = _HEAD.pack(
+        len(name), stretches[0].number, stretches[-1].number, len(told), sum(map(len, told)), len(lengths), len(data)
+    )
+    told_lengths = np.array([len(message) for message in told], "<u4")
+    rest = b"".join((head, name, told_lengths.tobytes(), *told, lengths.tobytes(), data))
+    return _CHECK.pack(_MAGIC, zlib.crc32(rest)) + rest
+
+
+def decode(found: bytes, source: str, first: int, last: int) -> SliceData:
+    """Return what a slice holds.
+
+    Args:
+        found: Its bytes.
+        source: Whose it is meant to be.
+        first: The number of its first stretch.
+        last: The number of its last one.
+
+    Raises:
+        SliceDamaged: It is not what was written, or another one.
+    """
+    try:
+        magic, checksum = _CHECK.unpack_from(found)
+    except struct.error:
+        raise SliceDamaged(f"{len(found)} bytes are no slice") from None
+    if magic != _MAGIC or zlib.crc32(memoryview(found)[_CHECK.size :]) != checksum:
+        raise SliceDamaged("its checksum does not fit")
+    at = _CHECK.size
+    name_size, *numbers, told_count, told_size, count, size = _HEAD.unpack_from(found, at)
+    at += _HEAD.size
+    name = found[at : at + name_size].decode()
+    at += name_size
+    if (name, *numbers) != (source, first, last):
+        raise SliceDamaged(f"it holds {numbers[0]} to {numbers[1]} of {name}")
+    told_lengths = np.frombuffer(found, "<u4", told_count, at)
+    at += told_lengths.nbytes
+    told = StreamMessages(found[at : at + told_size], told_lengths)
+    at += told_size
+    lengths = np.frombuffer(found, "<u4", count, at)
+    at += lengths.nbytes
+    needs = {one.oid: one.description for one in told.described()}
+    return SliceData(data=found[at : at + size], lengths=lengths, needs=needs)
+
+
+__all__ = ["SliceDamaged", "SliceData", "decode", "encode"]

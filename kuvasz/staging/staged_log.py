@@ -1,0 +1,199 @@
+"""The staged log of a process: its sources, the thread that stages, and what was staged before, read again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kuvasz.errors import LakeError, SlotLost, SourceError, StateError, place_of, start_over
+from kuvasz.events import Event, EventLog
+from kuvasz.staging import slice_format
+from kuvasz.staging.ports import ObjectStore
+from kuvasz.staging.slice_format import SliceDamaged, SliceData
+from kuvasz.staging.staged_room import StagedRoom
+from kuvasz.staging.staged_source import StagedSource
+from kuvasz.staging.writer import LogWriter
+from kuvasz.state.staged.ports import LogIndex, StagedSlice
+
+_log = EventLog(__name__)
+
+#: Of `object_bytes`: how much of all sources may wait to be staged before they are read no further.
+_WAITING: Final = 2
+
+#: What one source may keep in memory at least, for whoever has not heard it yet.
+_LEAST_KEPT: Final = 1 << 20
+
+#: Seconds that the last step may take when kuvasz stops.
+_STOP_S: Final = 3.0
+
+_SLICES: Final = 32
+
+#: Seconds for which whoever begins a source anew waits for what is being staged.
+_TURN_S: Final = 5.0
+
+
+class StagedLog:
+    """The log. From any thread; calls block unless they say otherwise.
+
+    Args:
+        index: Where it is known what is staged.
+        store: Where objects are.
+        interval_s: Between two objects.
+        object_bytes: At which one is written before that.
+        sources: About how many there are: they share the memory.
+    """
+
+    def __init__(
+        self, index: LogIndex, store: ObjectStore, *, interval_s: float, object_bytes: int, sources: int
+    ) -> None:
+        self._index = index
+        self._store = store
+        self.room = StagedRoom(_WAITING * object_bytes)
+        self._keep_bytes = max(_LEAST_KEPT, object_bytes // max(1, sources))
+        self._sources: dict[str, StagedSource] = {}
+        self._lock = threading.Lock()
+        self._listeners: dict[str, Callable[[], None]] = {}
+        self.writer = LogWriter(
+            index, store, self._all, self.room, interval_s=interval_s, object_bytes=object_bytes, on_staged=self._tell
+        )
+
+    def open(self) -> None:
+        """Take over what earlier processes have staged, and begin to stage.
+
+        Raises:
+            StateError: The coordinator does not answer.
+            LakeError: The store does not.
+        """
+        number = self._index.open()
+        positions = self._index.positions()
+        with self._lock:
+            self._sources = {
+                name: StagedSource(name, position, self.room, self._keep_bytes)
+                for name, position in positions.items()
+            }
+        self._remove_strays()
+        self.writer.start(number)
+        _log.tell(Event.LOG_OPEN, place=self._store.place, sources=len(positions))
+
+    def _remove_strays(self) -> None:
+        """Remove objects that a process wrote which then died, or lost its lease: the index refuses them for ever."""
+        known = set(self._index.objects())
+        try:
+            names = self._store.names()
+        except OSError as error:
+            hint = "see that `cluster.log` is a folder that kuvasz may list and write"
+            raise LakeError(f"cluster.log: {self._store.place} cannot be listed: {error}", hint=hint) from error
+        self._store.remove([name for name in names if name not in known])
+
+    def close(self) -> None:
+        """Stage what has come, if that can be done soon, and end."""
+        self.writer.stop(_STOP_S)
+
+    def _all(self) -> list[StagedSource]:
+        with self._lock:
+            return list(self._sources.values())
+
+    def source(self, name: str) -> StagedSource:
+        """Return a source of the log; one that nothing is known of has to begin anew."""
+        with self._lock:
+            if name not in self._sources:
+                self._sources[name] = StagedSource(name, None, self.room, self._keep_bytes)
+            return self._sources[name]
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Nothing is staged meanwhile; what is on its way may take as long as the store is away."""
+        if not self.writer.turn.acquire(timeout=_TURN_S):
+            raise StateError(f"cluster.log: {self._store.place} cannot be written now", hint="it is tried again")
+        try:
+            yield
+        finally:
+            self.writer.turn.release()
+
+    def begin_anew(self, name: str, lsn: int) -> None:
+        """Have a source begin at an LSN: what was staged of it is of a past that counts no more.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._turn():
+            self._index.begin_anew(name, lsn)
+            self.source(name).begin(self._index.positions()[name])
+
+    def set_back(self, name: str, lsn: int) -> int:
+        """Have a source go on behind an LSN where another server does; return how far the lake is with it.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._turn():
+            source = self.source(name)
+            to = max(lsn, source.newest[1])
+            self._index.set_back(name, to)
+            source.set_back(to)
+            return source.applied
+
+    def abandon_open(self, name: str) -> None:
+        """Give up the parts of a source's transaction that has not ended: its next connection brings it again.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._turn():
+            self._index.abandon_open(name)
+            self.source(name).abandon_open()
+
+    def forget(self, name: str) -> None:
+        """Forget a source whose slot is gone.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._turn():
+            self._index.forget(name)
+            self.room.note(name, None)
+            with self._lock:
+                self._sources.pop(name, None)
+
+    def listen(self, name: str, told: Callable[[], None]) -> None:
+        """Have a function called, in a thread, whenever something was staged; for a source's sake."""
+        self._listeners[name] = told
+
+    def unlisten(self, name: str) -> None:
+        """Tell no function any more for a source's sake."""
+        self._listeners.pop(name, None)
+
+    def _tell(self) -> None:
+        for told in tuple(self._listeners.values()):
+            told()
+
+    def slices(self, name: str, after: int, from_lsn: int) -> list[StagedSlice]:
+        """Return some of what is staged of a source behind a stretch, without what ended at or before an LSN.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        return self._index.slices(name, after, through=from_lsn, most=_SLICES)
+
+    def read(self, wanted: StagedSlice) -> SliceData:
+        """Return what a slice holds.
+
+        Raises:
+            SlotLost: It is gone or damaged: its source was told long ago that it may let go.
+            SourceError: It cannot be read now.
+        """
+        place = f"{place_of(wanted.source)}: {self._store.place}/{wanted.object}"
+        try:
+            found = self._store.get(wanted.object, wanted.at, wanted.size)
+            return slice_format.decode(found, wanted.source, wanted.first, wanted.last)
+        except (FileNotFoundError, SliceDamaged) as error:
+            why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
+            hint = f"staged changes are missing, and the source has let go of them: {start_over(wanted.source)}"
+            raise SlotLost(f"{place} {why}", hint=hint) from error
+        except OSError as error:
+            raise SourceError(f"{place} cannot be read: {error}", hint="it is tried again") from error
+
+
+__all__ = ["StagedLog"]

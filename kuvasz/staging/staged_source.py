@@ -1,0 +1,183 @@
+"""One source of the staged log: its newest stretches in memory, how far it is staged, and how far the lake is.
+
+Three meet here: the loop adds what came and hands it on, a thread writes objects, and a source that begins anew.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+
+from kuvasz.staging.staged_room import StagedRoom
+from kuvasz.staging.stretch import Stretch
+from kuvasz.state.staged.ports import StagedPosition
+
+
+class StagedSource:
+    """The source. From any thread.
+
+    Large because three meet here, and what each may do follows from what the others have done.
+
+    Args:
+        name: Its name.
+        position: How far it is staged; None: nothing is known of it.
+        room: Told how much of it waits to be staged.
+        keep_bytes: What is staged stays in memory up to so much, for whoever has not heard it yet.
+    """
+
+    def __init__(self, name: str, position: StagedPosition | None, room: StagedRoom, keep_bytes: int) -> None:
+        self.name = name
+        self._room = room
+        self.position = position
+        self.applied = 0 if position is None else position.applied  #: everything before it is in the lake
+        self.on_added: Callable[[], None] = lambda: None  #: called on the loop
+        self._keep_bytes = keep_bytes
+        self._lock = threading.Lock()
+        self._kept: collections.deque[Stretch] = collections.deque()
+        self._dropped = 0 if position is None else position.number  #: number of the last one that is there no more
+        self._added = self._dropped  #: of the last one that was ever there
+        self._heard = 0  #: of the last one that was handed on
+        #: what is behind this LSN is all in memory; None: the first in memory goes on with a transaction
+        self._base_lsn: int | None = 0 if position is None else position.lsn
+        self.generation = 0  #: grows when parts of a transaction are given up
+        self.past = 0  #: grows when it is set back: whoever hears it begins again
+
+    @property
+    def known(self) -> StagedPosition:
+        """How far it is staged."""
+        assert self.position is not None, "it begins anew before anything comes"
+        return self.position
+
+    @property
+    def newest(self) -> tuple[int, int, int]:
+        """LSN, end of the last transaction, and number of what was added last, or staged before."""
+        with self._lock:
+            last = self._kept[-1] if self._kept else self.known
+            return last.lsn, last.ended, self._added
+
+    def begin(self, position: StagedPosition) -> None:
+        """Begin at a position, with nothing of before."""
+        with self._lock:
+            self.position, self.applied = position, position.applied
+            self._dropped = self._added = max(self._added, position.number)
+            self._kept.clear()
+            self._base_lsn = position.lsn
+            self.generation += 1
+            self._weigh()
+
+    def set_back(self, lsn: int) -> None:
+        """Take note that what was said to be nothing of ours behind an LSN may be another server's by now."""
+        with self._lock:
+            known = self.known
+            self.position = StagedPosition(
+                lsn=min(known.lsn, lsn), ended=known.ended, number=known.number, applied=min(known.applied, lsn)
+            )
+            self.applied = min(self.applied, lsn)
+            self._kept = collections.deque(
+                dataclasses.replace(one, lsn=min(one.lsn, lsn)) if one.lsn > lsn else one for one in self._kept
+            )
+            self.past += 1
+            self._base_lsn = None if self._base_lsn is None else min(self._base_lsn, lsn)
+
+    # Whoever receives it
+
+    def add(self, stretches: Sequence[Stretch]) -> None:
+        """Take what came."""
+        with self._lock:
+            self._kept.extend(stretches)
+            if stretches:
+                self._added = stretches[-1].number
+                self._weigh()
+        self.on_added()
+
+    def abandon_open(self) -> None:
+        """Give up the parts of a transaction that has not ended: it begins again."""
+        with self._lock:
+            is_given_up = not self._kept and self._base_lsn is None
+            while self._kept and self._kept[-1].open_lsn:
+                self._kept.pop()
+                is_given_up = True
+            if is_given_up:
+                self.generation += 1
+            if not self._kept:
+                self._base_lsn, self._dropped = self.known.lsn, self._added
+            self._weigh()
+
+    # Whoever stages it
+
+    def unstaged(self, most_bytes: int) -> list[Stretch]:
+        """Return what is to be staged next: about so many bytes, of one transaction's parts or of whole ones."""
+        with self._lock:
+            found: list[Stretch] = []
+            size = 0
+            for stretch in self._kept:
+                if stretch.number <= self.known.number:
+                    continue
+                if found and (bool(stretch.open_lsn) != bool(found[0].open_lsn) or size >= most_bytes):
+                    break
+                found.append(stretch)
+                size += len(stretch.data)
+            return found
+
+    def staged(self, position: StagedPosition) -> None:
+        """Take note that everything up to a position is staged."""
+        with self._lock:
+            self.position = StagedPosition(
+                lsn=position.lsn, ended=position.ended, number=position.number, applied=self.known.applied
+            )
+            self._drop()
+            self._weigh()
+
+    def _weigh(self) -> None:
+        staged = self.known.number
+        sizes = [len(one.data) if one.has_rows else 0 for one in self._kept if one.number > staged]
+        self._room.note(self.name, sum(sizes) if sizes else None)
+
+    def noted(self, applied: int) -> None:
+        """Take note that the index knows how far the lake is."""
+        with self._lock:
+            known = self.known
+            self.position = StagedPosition(
+                lsn=known.lsn, ended=known.ended, number=known.number, applied=max(known.applied, applied)
+            )
+
+    # Whoever hears it
+
+    def cursor(self, from_lsn: int) -> int | None:
+        """Return the number behind which memory has all that ended after an LSN; None: memory has not all of it."""
+        with self._lock:
+            return self._dropped if self._base_lsn is not None and from_lsn >= self._base_lsn else None
+
+    @property
+    def dropped(self) -> int:
+        """Number of the last stretch that is in memory no more."""
+        with self._lock:
+            return self._dropped
+
+    def after(self, number: int) -> Stretch | None:
+        """Return the next stretch in memory behind one, and take note that it is heard; None: there is none now."""
+        with self._lock:
+            if number < self._dropped or not self._kept or self._kept[-1].number <= number:
+                return None
+            found = self._kept[0]
+            if found.number <= number:
+                found = next(one for one in self._kept if one.number > number)
+            self._heard = found.number
+            self._drop()
+            return found
+
+    def _drop(self) -> None:
+        staged, size = self.known.number, sum(len(one.data) for one in self._kept)
+        while self._kept and self._kept[0].number <= staged:
+            first = self._kept[0]
+            if first.number > self._heard and size <= self._keep_bytes:
+                break
+            self._kept.popleft()
+            size -= len(first.data)
+            self._dropped = first.number
+            self._base_lsn = None if first.open_lsn else first.lsn
+
+
+__all__ = ["StagedSource"]

@@ -1,0 +1,212 @@
+"""The thread that stages: every so often what came of all sources becomes one object, and a part of the log.
+
+    taken from memory ──> object written ──> index: slices, and each source's next position ──> sources may let go
+
+What fails is tried again for ever, with the same bytes: nothing is left out, and nothing overtakes it. Meanwhile
+sources are read until `room` is full.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kuvasz import failpoints
+from kuvasz.backoff import Backoff
+from kuvasz.errors import InternalError, KuvaszError, StateError
+from kuvasz.events import Event, EventLog
+from kuvasz.staging import slice_format
+from kuvasz.staging.ports import ObjectStore
+from kuvasz.staging.staged_room import StagedRoom
+from kuvasz.staging.staged_source import StagedSource
+from kuvasz.staging.stretch import Stretch
+from kuvasz.state.staged.ports import LogIndex, StagedPosition, StagedSlice
+
+_log = EventLog(__name__)
+
+#: Seconds between two notes of sources that only moved, and between two looks at what the lake has by now.
+_QUIET_S: Final = 1.0
+
+_LOOK_S: Final = 0.02
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Object:
+    """What is staged in one step."""
+
+    name: str
+    data: bytes
+    slices: Sequence[StagedSlice]
+    moves: Mapping[str, tuple[StagedPosition, StagedPosition]]
+
+
+class LogWriter:
+    """The writer.
+
+    Args:
+        index: Where it is known what is staged.
+        store: Where objects are.
+        sources: Returns the sources.
+        room: Says of which of them anything waits.
+        interval_s: Between two objects.
+        object_bytes: At which one is written before that.
+        on_staged: Called behind each step, in the writer's thread.
+    """
+
+    def __init__(
+        self,
+        index: LogIndex,
+        store: ObjectStore,
+        sources: Callable[[], Iterable[StagedSource]],
+        room: StagedRoom,
+        *,
+        interval_s: float,
+        object_bytes: int,
+        on_staged: Callable[[], None],
+    ) -> None:
+        self.turn = threading.Lock()  #: held while a step is taken: who begins a source anew takes it, too
+        self.error: KuvaszError | OSError | None = None  #: why nothing is staged just now
+        self._index = index
+        self._store = store
+        self._sources = sources
+        self._room = room
+        self._interval_s = interval_s
+        self._object_bytes = object_bytes
+        self._on_staged = on_staged
+        self._names = _names(0)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
+
+    def start(self, lease_number: int) -> None:
+        """Start the thread; the number of the lease begins the objects' names."""
+        self._names = _names(lease_number)
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Stage what has come, if that can be done at once, and end."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    @property
+    def died(self) -> InternalError | None:
+        """Why the thread has ended, if a mistake of ours ended it; None while it is well."""
+        return self.error if isinstance(self.error, InternalError) else None
+
+    def _run(self) -> None:
+        try:
+            self._stage()
+        except Exception as error:  # noqa: BLE001 (the owner of the thread)
+            self.error = InternalError(f"the staged log: {error!r}")
+            _log.tell(Event.BUG_IN_STAGING)
+
+    def _stage(self) -> None:
+        staged_at = quiet_at = time.monotonic()
+        while not self._stop.is_set():
+            self._stop.wait(_LOOK_S)
+            now = time.monotonic()
+            waiting = self._room.bytes
+            is_quiet = now - quiet_at >= _QUIET_S
+            if waiting >= self._object_bytes or (waiting and now - staged_at >= self._interval_s) or is_quiet:
+                staged_at = now
+                self._step()
+            if is_quiet:
+                quiet_at = now
+                self._shorten()
+        self._step()
+        self._shorten()
+
+    def _step(self) -> None:
+        with self.turn:
+            made = self._made()
+            if made is None or not self._put(made):
+                return
+            by_name = {source.name: source for source in self._waiting()}
+            for name, (_, after) in made.moves.items():
+                by_name[name].staged(after)
+        self._on_staged()
+
+    def _made(self) -> _Object | None:
+        name = next(self._names)
+        parts: list[bytes] = []
+        slices: list[StagedSlice] = []
+        moves: dict[str, tuple[StagedPosition, StagedPosition]] = {}
+        at = 0
+        for source in self._waiting():
+            stretches = source.unstaged(self._object_bytes)
+            if not stretches:
+                continue
+            last = stretches[-1]
+            moves[source.name] = source.known, StagedPosition(lsn=last.lsn, ended=last.ended, number=last.number)
+            with_rows = [stretch for stretch in stretches if stretch.has_rows]
+            if with_rows:
+                parts.append(slice_format.encode(source.name, with_rows))
+                slices.append(_slice(source.name, with_rows, name, at, len(parts[-1])))
+                at += len(parts[-1])
+        return _Object(name=name, data=b"".join(parts), slices=slices, moves=moves) if moves else None
+
+    def _waiting(self) -> list[StagedSource]:
+        names = set(self._room.sources())
+        return [source for source in self._sources() if source.name in names] if names else []
+
+    def _put(self, made: _Object) -> bool:
+        """Stage an object, however often it takes; False if the process ends before that."""
+        backoff = Backoff()
+        while True:
+            try:
+                failpoints.hit("before_stage", OSError)
+                if made.slices:
+                    self._store.put(made.name, made.data)
+                failpoints.hit("object_written", StateError)
+                self._index.append(made.name, made.slices, made.moves)
+                failpoints.hit("staged", StateError)
+            except (OSError, KuvaszError) as error:
+                if self.error is None:
+                    _log.tell(Event.STAGING_FAILED, error=str(error))
+                self.error = error
+                if self._stop.wait(backoff.next_s(random.random())):  # noqa: S311 (processes that fail together)
+                    return False
+            else:
+                if self.error is not None:
+                    _log.tell(Event.STAGING_GOES_ON)
+                self.error = None
+                return True
+
+    def _shorten(self) -> None:
+        """Have the index know how far the lake is, and remove what nobody needs any more."""
+        with self.turn:
+            sources = {source.name: source for source in self._sources() if source.position is not None}
+            applied = {name: min(source.applied, source.known.lsn) for name, source in sources.items()}
+            moved = {name: lsn for name, lsn in applied.items() if lsn > sources[name].known.applied}
+            if not moved:
+                return
+            try:
+                gone = self._index.applied(moved)
+            except KuvaszError:
+                return  # it is tried again with whatever is applied then
+            for name, lsn in moved.items():
+                sources[name].noted(lsn)
+        self._store.remove(gone)
+
+
+def _names(lease_number: int) -> Iterator[str]:
+    """Yield names of objects, none of which was ever another's: a coordinator that was restored repeats numbers."""
+    for number in itertools.count(1):
+        yield f"{lease_number:010d}-{number:010d}-{uuid.uuid4().hex[:8]}.log"
+
+
+def _slice(source: str, stretches: Sequence[Stretch], name: str, at: int, size: int) -> StagedSlice:
+    last = stretches[-1]
+    return StagedSlice(
+        source=source, first=stretches[0].number, last=last.number, through=last.through,
+        is_open=bool(last.open_lsn), object=name, at=at, size=size,
+    )  # fmt: skip
+
+
+__all__ = ["LogWriter"]

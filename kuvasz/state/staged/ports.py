@@ -1,0 +1,118 @@
+"""What an index of the staged log owes: `tests/contract/test_log_index.py` holds both bodies to it.
+
+*Staged*: in an object of the lake's store that the index knows. Only then is a source told that it may let go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from kuvasz.errors import ConfigError
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPosition:
+    """How far one source is staged."""
+
+    lsn: int  #: everything before it is staged, or was nothing of ours: what the source may be told
+    ended: int  #: end LSN of the last transaction that is staged as a whole; 0: there was none
+    number: int = 0  #: of the last stretch of its stream that is staged
+    applied: int = 0  #: everything before it is in the lake, or parked
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StagedSlice:
+    """Where stretches of one source's stream are: so many bytes of an object."""
+
+    source: str
+    first: int  #: number of its first stretch
+    last: int  #: of its last one
+    through: int  #: LSN behind all of its transactions; within the one that goes on, if `is_open`
+    is_open: bool  #: it is part of a transaction that goes on in the next one
+    object: str  #: the object's name
+    at: int  #: offset of its first byte
+    size: int  #: bytes
+
+
+class LogIndex(Protocol):
+    """The index. From any thread; what writes names the lease, and is refused when that is somebody else's.
+
+    Raises from everything: `StateError` where it does not answer, `StateTaken` where the lease is lost.
+    """
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+
+    def open(self) -> int:
+        """Get ready; return a number that is greater than that of whoever held the lease before."""
+
+    def retire(self) -> None:
+        """Forget all sources, for nothing is staged from now on.
+
+        Raises:
+            ConfigError: Something is staged that is not in the lake.
+        """
+
+    def positions(self) -> dict[str, StagedPosition]:
+        """Return how far each source is staged."""
+
+    def append(
+        self, name: str, slices: Sequence[StagedSlice], moves: Mapping[str, tuple[StagedPosition, StagedPosition]]
+    ) -> None:
+        """Make an object part of the log, and move sources: all of it or nothing. Once more it changes nothing.
+
+        Args:
+            name: The object's name, which no other one has or had.
+            slices: What is in it; none, if sources only move.
+            moves: Source -> its position as last known, and its next one; `applied` stays as it is.
+
+        Raises:
+            StateTaken: A source stands elsewhere than whoever appends believes.
+        """
+
+    def begin_anew(self, source: str, lsn: int) -> None:
+        """Have a source begin at an LSN: whatever was staged of it is of a past that counts no more."""
+
+    def set_back(self, source: str, lsn: int) -> None:
+        """Have a source go on behind an LSN at most; all that is staged of it ended before."""
+
+    def abandon_open(self, source: str) -> None:
+        """Forget parts of a transaction that has not ended: it begins again."""
+
+    def slices(self, source: str, after: int, *, through: int, most: int) -> list[StagedSlice]:
+        """Return what is staged of a source, in its order.
+
+        Args:
+            source: Its name.
+            after: Number of the stretch behind which to begin.
+            through: What ends at or before this LSN is left out.
+            most: How many at most.
+        """
+
+    def applied(self, lsns: Mapping[str, int]) -> list[str]:
+        """Note how far sources are in the lake, and forget what nobody needs any more.
+
+        Returns:
+            The names of objects of which nothing is needed: they may be removed.
+        """
+
+    def objects(self) -> Collection[str]:
+        """Return the names of all objects of the log."""
+
+    def forget(self, source: str) -> None:
+        """Forget a source, and what is staged of it."""
+
+
+def still_staged(place: str, sources: Collection[str]) -> ConfigError:
+    """Return the error of a log that is left out of the map, and has what is nowhere else."""
+    return ConfigError(
+        f"cluster.log: it is not set, and {place} has staged changes of {', '.join(sorted(sources))}"
+        " that the lake lacks",
+        hint="set it to what it was; leave it out when nothing of the log's folder is left",
+    )
+
+
+__all__ = ["LogIndex", "StagedPosition", "StagedSlice", "still_staged"]

@@ -1,0 +1,186 @@
+"""What every index of a staged log owes: see `kuvasz.state.staged.ports`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kuvasz.errors import ConfigError, StateTaken
+from kuvasz.state.coordinator.store import CoordinatorStore
+from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.ports import LogIndex, StagedPosition, StagedSlice
+from tests.support.postgres import Database
+
+
+@pytest.fixture(params=["memory", pytest.param("coordinator", marks=pytest.mark.postgres)])
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogIndex]:
+    if request.param == "memory":
+        made: LogIndex = MemoryIndex()
+        made.open()
+        yield made
+    else:
+        url = request.getfixturevalue("database").url
+        store = CoordinatorStore(lambda: url, "tests", tmp_path / "state", 30.0)
+        assert store._lease.take("tests", "") is None
+        made = store.log_index
+        made.open()
+        yield made
+        store._database.close()
+
+
+def piece(source: str, number: int, through: int, name: str = "a", *, is_open: bool = False) -> StagedSlice:
+    return StagedSlice(
+        source=source, first=number, last=number, through=through, is_open=is_open, object=name, at=0, size=10
+    )
+
+
+def position(lsn: int, number: int, *, ended: int | None = None, applied: int = 0) -> StagedPosition:
+    return StagedPosition(lsn=lsn, ended=lsn if ended is None else ended, number=number, applied=applied)
+
+
+def numbers(index: LogIndex, source: str, after: int = 0, through: int = 0, most: int = 9) -> list[int]:
+    return [one.last for one in index.slices(source, after, through=through, most=most)]
+
+
+def test_what_is_appended_is_found_in_order(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    index.begin_anew("us", 7)
+    assert index.positions() == {
+        "eu": StagedPosition(lsn=100, ended=0, number=0, applied=100),
+        "us": StagedPosition(lsn=7, ended=0, number=0, applied=7),
+    }
+    one, two = piece("eu", 1, 200), piece("us", 1, 20)
+    index.append("a", [one, two], {
+        "eu": (position(100, 0), position(210, 1, ended=200)), "us": (position(7, 0), position(20, 1)),
+    })  # fmt: skip
+    index.append("b", [piece("eu", 2, 300, "b")], {"eu": (position(210, 1), position(300, 2))})
+    assert index.slices("eu", 0, through=0, most=9) == [one, piece("eu", 2, 300, "b")]
+    assert index.slices("us", 0, through=0, most=9) == [two]
+    assert index.positions()["eu"] == StagedPosition(lsn=300, ended=300, number=2, applied=100)
+    assert (numbers(index, "eu", 1), numbers(index, "eu", through=200)) == ([2], [2])
+    assert numbers(index, "eu", most=1) == [1]
+    assert set(index.objects()) == {"a", "b"}
+
+
+def test_a_source_may_move_without_an_object(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    index.append("a", [], {"eu": (position(100, 0), position(150, 1, ended=0))})
+    assert index.positions()["eu"] == StagedPosition(lsn=150, ended=0, number=1, applied=100)
+    assert set(index.objects()) == set()
+
+
+def test_who_believes_a_source_elsewhere_is_refused_and_nothing_of_it_stays(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    index.begin_anew("us", 100)
+    move = {"eu": (position(100, 0), position(200, 1)), "us": (position(90, 0), position(200, 1))}
+    with pytest.raises(StateTaken, match="elsewhere"):
+        index.append("a", [piece("eu", 1, 200)], move)
+    with pytest.raises(StateTaken, match="elsewhere"):
+        index.append("b", [piece("new", 1, 200)], {"new": (position(0, 0), position(200, 1))})
+    assert (numbers(index, "eu"), set(index.objects())) == ([], set())
+    assert index.positions()["eu"].lsn == 100
+
+
+@pytest.mark.parametrize("slices", [True, False])
+def test_an_attempt_of_which_no_answer_came_may_be_made_again(index: LogIndex, slices: bool) -> None:
+    index.begin_anew("eu", 100)
+    found = [piece("eu", 1, 200)] if slices else []
+    for _ in range(2):
+        index.append("a", found, {"eu": (position(100, 0), position(200, 1))})
+    assert numbers(index, "eu") == [1] * slices
+    assert index.positions()["eu"].lsn == 200
+
+
+def test_what_is_applied_goes_and_objects_of_which_nothing_is_needed(index: LogIndex) -> None:
+    for source in ("eu", "us"):
+        index.begin_anew(source, 100)
+    index.append("a", [piece("eu", 1, 200), piece("us", 1, 200)], {
+        "eu": (position(100, 0), position(200, 1)), "us": (position(100, 0), position(200, 1)),
+    })  # fmt: skip
+    index.append("b", [piece("eu", 2, 300, "b")], {"eu": (position(200, 1), position(300, 2))})
+    assert index.applied({"eu": 199}) == []
+    assert index.applied({"eu": 200}) == []
+    assert (numbers(index, "eu"), numbers(index, "us")) == ([2], [1])
+    assert index.applied({"eu": 150, "us": 250}) == ["a"]
+    assert index.positions()["eu"].applied == 200, "it never goes back"
+    assert index.applied({"eu": 300}) == ["b"]
+    assert (set(index.objects()), numbers(index, "eu")) == (set(), [])
+    assert index.positions()["eu"] == StagedPosition(lsn=300, ended=300, number=2, applied=300)
+
+
+def test_parts_of_a_transaction_that_has_not_ended_are_abandoned_alone(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    at = position(100, 0)
+    parts: list[Callable[[], StagedSlice]] = [lambda: piece("eu", 1, 201, is_open=True), lambda: piece("eu", 2, 208)]
+    for number, (part, after) in enumerate(zip(parts, [position(100, 1, ended=0), position(208, 2)], strict=True)):
+        index.append(f"whole {number}", [dataclasses.replace(part(), object=f"whole {number}")], {"eu": (at, after)})
+        at = after
+    index.append("part", [piece("eu", 3, 301, "part", is_open=True)], {"eu": (at, position(208, 3))})
+    index.abandon_open("eu")
+    assert numbers(index, "eu") == [1, 2]
+    assert index.positions()["eu"].number == 3, "numbers are never used twice"
+
+
+def test_a_source_is_set_back_where_its_server_is_another_one(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    index.append("a", [piece("eu", 1, 200)], {"eu": (position(100, 0), position(300, 1, ended=200))})
+    index.applied({"eu": 290})
+    index.set_back("eu", 220)
+    assert index.positions()["eu"] == StagedPosition(lsn=220, ended=200, number=1, applied=220)
+    index.set_back("eu", 400)
+    assert index.positions()["eu"].lsn == 220
+
+
+def test_another_past_has_nothing_of_the_one_before(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    index.append("a", [piece("eu", 1, 200)], {"eu": (position(100, 0), position(200, 1))})
+    index.begin_anew("eu", 50)
+    assert (numbers(index, "eu"), index.positions()["eu"]) == (
+        [], StagedPosition(lsn=50, ended=0, number=1, applied=50),
+    )  # fmt: skip
+    assert index.applied({}) == ["a"]
+    index.append("b", [piece("eu", 2, 80, "b")], {"eu": (position(50, 1), position(80, 2))})
+    index.forget("eu")
+    assert (index.positions(), numbers(index, "eu")) == ({}, [])
+    assert index.applied({}) == ["b"]
+
+
+def test_an_index_is_left_only_when_nothing_is_staged(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    index.append("a", [piece("eu", 1, 200)], {"eu": (position(100, 0), position(200, 1))})
+    with pytest.raises(ConfigError, match="staged changes of eu that the lake lacks"):
+        index.retire()
+    index.applied({"eu": 200})
+    index.retire()
+    assert index.positions() == {}
+
+
+def test_a_later_holder_has_a_greater_number() -> None:
+    memory = MemoryIndex()
+    assert memory.open() < memory.open()
+
+
+@pytest.mark.postgres
+def test_who_lost_the_lease_writes_nothing(database: Database, tmp_path: Path) -> None:
+    stores = [CoordinatorStore(lambda: database.url, "tests", tmp_path / str(number), 30.0) for number in range(2)]
+    late, holder = (store.log_index for store in stores)
+    assert stores[0]._lease.take("tests", "") is None
+    first = late.open()
+    late.begin_anew("eu", 100)
+    stores[0]._lease.is_held = True
+    stores[0]._lease.give_back()
+    assert stores[1]._lease.take("tests", "") is None
+    assert holder.open() > first
+    for refused in (
+        lambda: late.append("a", [piece("eu", 1, 200)], {"eu": (position(100, 0), position(200, 1))}),
+        lambda: late.begin_anew("eu", 1), lambda: late.abandon_open("eu"), lambda: late.applied({"eu": 1}),
+        lambda: late.forget("eu"), late.open,
+    ):  # fmt: skip
+        with pytest.raises(StateTaken, match="another process replicates"):
+            refused()
+    assert holder.positions()["eu"].lsn == 100
+    for store in stores:
+        store._database.close()

@@ -1,0 +1,265 @@
+"""A whole kuvasz behind a staged log, with real sources and a real coordinator: the lake alone is in memory.
+
+It outlives the pipelines: one that dies leaves what it has staged, and the next one reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kuvasz.app import App
+from kuvasz.config.load import load
+from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.errors import LakeError
+from kuvasz.lake.memory.lake import MemoryLake
+from kuvasz.lake.memory.write_stage import MemoryWritten
+from kuvasz.ports import TableWork
+from kuvasz.state.store import state_of
+from kuvasz.state.tables import State
+from tests.support.lake import MemoryPipeline, group
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.postgres
+
+CONFIRMED = (
+    "SELECT bool_and(confirmed_flush_lsn >= %s::pg_lsn) FROM pg_replication_slots WHERE slot_name LIKE 'kuvasz%%'"
+)
+
+
+class Lake(MemoryLake):
+    """A lake that is away now and then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = threading.Event()
+
+    def write(self, works: Sequence[TableWork], *, apart: bool = False) -> MemoryWritten:
+        if self.is_away.is_set():
+            raise LakeError("the lake is away")
+        return super().write(works, apart=apart)
+
+
+class StagedPipeline(MemoryPipeline):
+    """One process; it has the lease."""
+
+    def __init__(self, config: Any, lake: Lake) -> None:
+        super().__init__(config, None)  # type: ignore[arg-type]
+        self.lake = lake
+
+    async def _main(self) -> int:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self.app = App(self.config, lake=self.lake, holds_lease=True)
+        self._ready.set()
+        return await self.app.run()
+
+    def die(self) -> None:
+        super().die()
+        self.error = None
+
+
+class World:
+    """A source, a coordinator and a lake, and one process after another."""
+
+    def __init__(self, source: Database, coordinator: Database, folder: Path) -> None:
+        self.source, self.coordinator, self.folder = source, coordinator, folder
+        self.lake = Lake()
+        self.log = folder / "log"
+        source.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+        source.execute("CREATE TABLE parts (id int PRIMARY KEY, n int)")
+        for table in ("items", "parts"):
+            source.execute(f"INSERT INTO {table} SELECT i, 0 FROM generate_series(1, 50) i")
+
+    def pipeline(self, *tables: str, log: bool = True, **of_group: str) -> StagedPipeline:
+        cluster = {"coordinator": self.coordinator.url, "lease": "10m"} | ({"log": str(self.log)} if log else {})
+        wanted = dict.fromkeys(tables or ("items", "parts"))
+        document = {
+            "pipeline": {"state": str(self.folder / "state"), "commit_interval": "20ms"},
+            "server": {"address": None},
+            "cluster": {**cluster, "log_interval": "20ms"},
+            "lake": {"namespace": "shop"},
+            "databases": [one | of_group for one in group({None: self.source}, wanted)],
+        }
+        file = self.folder / "map.yaml"
+        file.write_text(json.dumps(document))
+        config = load(file, {}).config
+        store: Any = state_of(config)
+        assert store._lease.take("replicates", "") is None
+        return StagedPipeline(config, self.lake)
+
+    def wait_confirmed(self) -> None:
+        """Wait until the source was told that it may let go of all that it has committed so far."""
+        ((now,),) = self.source.execute("SELECT pg_current_wal_insert_lsn()::text")
+
+        def is_confirmed() -> bool:
+            with self.source.connect() as session:
+                return session.execute(CONFIRMED, (now,)).fetchone() == (True,)
+
+        wait_until(is_confirmed, f"confirmed to {now}")
+
+    def wait_equal(self, *tables: str) -> None:
+        def are_equal() -> bool:
+            return all(
+                sorted(tuple(row.values()) for row in self.lake.rows(f"shop.{table}").to_pylist())
+                == sorted(self.source.execute(f"SELECT * FROM {table}"))
+                for table in tables or ("items", "parts")
+            )
+
+        wait_until(are_equal, "the lake has what the source has")
+
+    def wait_empty(self) -> None:
+        wait_until(lambda: not list(self.log.iterdir()), "no object is left")
+        assert self.coordinator.execute("SELECT count(*)::int FROM kuvasz.log_slice") == [(0,)]
+
+
+@pytest.fixture
+def world(database: Database, postgres18: EmbeddedPostgres, tmp_path: Path) -> Iterator[World]:
+    coordinator = create_database(postgres18)
+    made = World(database, coordinator, tmp_path)
+    yield made
+    store: Any = state_of(load(tmp_path / "map.yaml", {}).config)
+    store._database.close()
+    drop_database(coordinator)
+
+
+@pytest.fixture
+def change(world: World) -> Callable[[], None]:
+    def some() -> None:
+        for table in ("items", "parts"):
+            world.source.execute(f"UPDATE {table} SET n = n + 1 WHERE id % 2 = 0")
+            world.source.execute(f"DELETE FROM {table} WHERE id = (SELECT min(id) FROM {table})")
+            world.source.execute(f"INSERT INTO {table} SELECT max(id) + 1, 0 FROM {table}")
+
+    return some
+
+
+def test_a_source_lets_go_while_the_lake_is_away_and_the_next_process_goes_on(
+    world: World, change: Callable[[], None]
+) -> None:
+    with world.pipeline() as first:
+        first.wait_streaming()
+        change()
+        world.wait_equal()
+        world.wait_empty()
+        world.lake.is_away.set()
+        for _ in range(5):
+            change()
+        world.source.execute("ALTER TABLE items ADD COLUMN name text")
+        world.source.execute("UPDATE items SET name = 'item ' || id WHERE id % 3 = 0")
+        world.wait_confirmed()
+        change()
+        world.wait_confirmed()
+        first.die()
+    assert list(world.log.iterdir())
+    change()
+    world.lake.is_away.clear()
+    with world.pipeline() as second:
+        world.wait_equal()
+        assert not second.errors()
+        world.wait_empty()
+        change()
+        world.wait_equal()
+
+
+def test_tables_leave_and_come_back_beside_it(world: World, change: Callable[[], None]) -> None:
+    with world.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        pipeline.tell("pause", "shop.items", "shop")
+        pipeline.wait_state("shop", "shop.items", State.PAUSED)
+        change()
+        world.wait_equal("parts")
+        wait_until(pipeline.app.lot.views, "it is parked")
+        change()
+        pipeline.tell("resume", "shop.items", "shop")
+        world.wait_equal()
+        pipeline.tell("resync", "shop.parts", "shop")
+        change()
+        pipeline.wait_streaming()
+        world.wait_equal()
+        wait_until(lambda: not pipeline.app.lot.views(), "nothing is parked")
+        world.wait_empty()
+        assert not pipeline.errors()
+
+
+def test_a_table_that_is_new_is_copied_beside_the_stream(world: World, change: Callable[[], None]) -> None:
+    with world.pipeline("items") as first:
+        first.wait_streaming()
+        change()
+        world.wait_equal("items")
+        first.die()
+    change()
+    with world.pipeline() as second:
+        change()
+        second.wait_streaming()
+        change()
+        world.wait_equal()
+        world.wait_empty()
+
+
+def test_a_slot_that_is_lost_has_its_log_begun_anew(world: World, change: Callable[[], None]) -> None:
+    with world.pipeline() as first:
+        first.wait_streaming()
+        world.lake.is_away.set()
+        change()
+        world.wait_confirmed()
+        first.die()
+    world.lake.is_away.clear()
+    ((slot,),) = world.source.execute("SELECT slot_name FROM pg_replication_slots")
+    world.source.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    change()
+    with world.pipeline(on_slot_lost="resync") as second:
+        second.wait_streaming()
+        world.wait_equal()
+        world.wait_empty()
+        assert second.app.states.get("shop.items", "shop").copies == 1
+
+
+def test_a_slot_that_someone_advanced_is_told_also_after_a_kill(world: World, change: Callable[[], None]) -> None:
+    with world.pipeline() as first:
+        first.wait_streaming()
+        change()
+        world.wait_equal()
+        first.die()
+    change()
+    wait_until(
+        lambda: world.source.execute("SELECT 1 FROM pg_replication_slots WHERE NOT active"), "nobody reads the slot"
+    )
+    world.source.execute(
+        "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots"
+    )
+    with world.pipeline() as second:
+        wait_until(second.errors, "it is told")
+        assert "was advanced by someone else" in second.errors()[0]
+
+
+def test_who_leaves_the_log_out_too_early_is_refused(world: World, change: Callable[[], None]) -> None:
+    with world.pipeline() as first:
+        first.wait_streaming()
+        world.lake.is_away.set()
+        change()
+        world.wait_confirmed()
+        first.die()
+    world.lake.is_away.clear()
+    with pytest.raises(BaseException, match="has staged changes of shop"), world.pipeline(log=False) as second:
+        second.wait_end()
+    with world.pipeline() as third:
+        third.wait_streaming()
+        world.wait_equal()
+        world.wait_empty()
+    with world.pipeline(log=False) as fourth:
+        fourth.wait_streaming()
+        change()
+        world.wait_equal()
+    assert world.coordinator.execute("SELECT count(*)::int FROM kuvasz.log_source") == [(0,)]
+    with world.pipeline() as fifth:
+        fifth.wait_streaming()
+        change()
+        world.wait_equal()

@@ -1,0 +1,134 @@
+"""The log of a process, and of the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from kuvasz.errors import LakeError, SlotLost, SourceError
+from kuvasz.staging.staged_log import StagedLog
+from kuvasz.staging.stretch import Stretch
+from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.ports import StagedPosition
+from tests.support.memory_store import MemoryStore
+from tests.support.pgoutput import keepalive
+from tests.support.waiting import wait_until
+
+
+def stretch(number: int, lsn: int, *, open_lsn: int = 0) -> Stretch:
+    data = keepalive(lsn)
+    lengths = np.array([len(data)], np.uint32)
+    return Stretch(number=number, data=data, lengths=lengths, lsn=lsn, ended=lsn, open_lsn=open_lsn)
+
+
+class Place:
+    """Where one process after another has its log."""
+
+    def __init__(self) -> None:
+        self.index, self.store = MemoryIndex(), MemoryStore()
+
+    def log(self) -> StagedLog:
+        return StagedLog(self.index, self.store, interval_s=0.01, object_bytes=100, sources=2)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+@pytest.fixture
+def opened(place: Place) -> Iterator[Callable[[], StagedLog]]:
+    made: list[StagedLog] = []
+
+    def open_() -> StagedLog:
+        made.append(place.log())
+        made[-1].open()
+        return made[-1]
+
+    yield open_
+    for log in made:
+        log.close()
+
+
+def test_the_next_process_finds_what_was_staged(place: Place, opened: Callable[[], StagedLog]) -> None:
+    log = opened()
+    assert log.source("eu").position is None
+    log.begin_anew("eu", 100)
+    source = log.source("eu")
+    told: list[bool] = []
+    log.listen("eu", lambda: told.append(True))
+    source.add([stretch(1, 200), stretch(2, 300)])
+    wait_until(lambda: source.known.lsn == 300, "it is staged")
+    wait_until(lambda: told, "it is told")
+    log.unlisten("eu")
+    source.applied = 150
+    log.close()
+    place.store.objects["stray.log"] = b"of a process that died"
+    after = opened()
+    assert "stray.log" not in place.store.objects
+    assert after.source("eu").known == StagedPosition(lsn=300, ended=300, number=2, applied=150)
+    assert after.source("eu").cursor(150) is None
+    (found,) = after.slices("eu", 0, 150)
+    assert len(after.read(found).lengths) == 2
+    assert after.slices("eu", 0, 300) == []
+
+
+def test_what_is_gone_or_damaged_is_lost_and_what_is_away_comes_back(
+    place: Place, opened: Callable[[], StagedLog]
+) -> None:
+    log = opened()
+    log.begin_anew("eu", 100)
+    log.source("eu").add([stretch(1, 200)])
+    wait_until(lambda: log.slices("eu", 0, 0), "it is staged")
+    (found,) = log.slices("eu", 0, 0)
+    place.store.is_away = True
+    with pytest.raises(SourceError, match="cannot be read"):
+        log.read(found)
+    place.store.is_away = False
+    good = place.store.objects[found.object]
+    place.store.objects[found.object] = good[:-1] + b"x"
+    with pytest.raises(SlotLost, match="is damaged: its checksum"):
+        log.read(found)
+    del place.store.objects[found.object]
+    with pytest.raises(SlotLost, match="is gone"):
+        log.read(found)
+
+
+def test_a_store_that_cannot_be_listed_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def names() -> list[str]:
+        raise OSError("no rights")
+
+    monkeypatch.setattr(place.store, "names", names)
+    with pytest.raises(LakeError, match=r"cluster\.log: memory cannot be listed: no rights"):
+        place.log().open()
+
+
+def test_sources_are_read_no_further_when_much_waits(place: Place, opened: Callable[[], StagedLog]) -> None:
+    log = opened()
+    log.begin_anew("eu", 100)
+    place.store.is_away = True
+    source = log.source("eu")
+    for number in range(1, 20):
+        source.add([stretch(number, 100 + number)])
+    assert not log.room.is_there
+    place.store.is_away = False
+    wait_until(lambda: log.room.is_there, "it is staged")
+
+
+def test_parts_pasts_and_sources_are_given_up(opened: Callable[[], StagedLog]) -> None:
+    log = opened()
+    log.begin_anew("eu", 100)
+    source = log.source("eu")
+    source.add([stretch(1, 200), stretch(2, 200, open_lsn=300)])
+    wait_until(lambda: len(log.slices("eu", 0, 0)) == 2, "both are staged")
+    log.abandon_open("eu")
+    assert [one.last for one in log.slices("eu", 0, 0)] == [1]
+    source.applied = 250
+    assert log.set_back("eu", 150) == 200
+    assert source.known.lsn == 200
+    log.begin_anew("eu", 50)
+    assert (log.slices("eu", 0, 0), source.known.lsn, source.applied) == ([], 50, 50)
+    log.forget("eu")
+    assert log.source("eu").position is None
