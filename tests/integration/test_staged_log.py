@@ -23,7 +23,7 @@ from kuvasz.ports import TableWork
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from tests.support.lake import MemoryPipeline, group
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database, create_database, drop_database, needs
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -122,6 +122,7 @@ class World:
 
 @pytest.fixture
 def world(database: Database, postgres18: EmbeddedPostgres, tmp_path: Path) -> Iterator[World]:
+    needs(database.server, 15, "a staged log")
     coordinator = create_database(postgres18)
     made = World(database, coordinator, tmp_path)
     yield made
