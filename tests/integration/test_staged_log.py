@@ -229,13 +229,14 @@ def test_a_slot_that_someone_advanced_is_told_also_after_a_kill(world: World, ch
         change()
         world.wait_equal()
         first.die()
-    change()
     wait_until(
         lambda: world.source.execute("SELECT 1 FROM pg_replication_slots WHERE NOT active"), "nobody reads the slot"
     )
-    world.source.execute(
-        "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots"
-    )
+    change()  # not before: who is about to die may stage it, and nothing is missing then
+    ((end,),) = world.source.execute("SELECT pg_current_wal_insert_lsn()")
+    flushed = f"SELECT pg_current_wal_flush_lsn() >= '{end}'"  # commits of these servers do not wait for it
+    wait_until(lambda: world.source.execute(flushed) == [(True,)], "its WAL is written")
+    world.source.execute(f"SELECT pg_replication_slot_advance(slot_name, '{end}') FROM pg_replication_slots")
     with world.pipeline() as second:
         wait_until(second.errors, "it is told")
         assert "was advanced by someone else" in second.errors()[0]

@@ -55,8 +55,11 @@ OUT_OF_MEMORY = frozenset({3, 52})
 #: Only where driver and executors are one JVM: it plans and commits, the work is done in Python processes.
 LOCAL_DEFAULTS: Mapping[str, str] = {
     # Hadoop's local file system runs the program chmod for each file it creates; VFORK is the cheapest way to do so.
+    # With one compiler the JVM keeps room for 48 MB of compiled code, and what finds none ends with an error: it is
+    # given the room that it has with both, which is memory only once it is used.
     "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK"
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+        " -Djdk.lang.Process.launchMechanism=VFORK"
     ),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
