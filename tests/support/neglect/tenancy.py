@@ -160,9 +160,7 @@ class Tenancy:
         schema = self.random.choice(self.schemas)
         tables = self.tables_of(schema)
         if len(tables) == len(TABLES):
-            self.execute(
-                self.tenants, f"ALTER TABLE {schema}.{self.random.choice(tables)} RENAME TO was_{self.number()}"
-            )
+            self._set_aside(schema, self.random.choice(tables))
             return
         others = [other for other in self.schemas if other != schema]
         table = next(table for table in TABLES if table not in tables)
@@ -172,6 +170,19 @@ class Tenancy:
             self.execute(self.tenants, f"ALTER TABLE {schema}.{self.random.choice(kept)} RENAME TO {table}")
         elif others and table in self.tables_of(other := self.random.choice(others)):
             self.execute(self.tenants, f"ALTER TABLE {other}.{table} SET SCHEMA {schema}")
+
+    def _set_aside(self, schema: str, table: str) -> None:
+        """Give a table another name, and its index, too: another table of its name may move to the schema."""
+        name, query = (
+            f"was_{self.number()}",
+            "SELECT indexname FROM pg_indexes WHERE schemaname = %s AND tablename = %s",
+        )
+        ((index,),) = self.tenants.execute(query, (schema, table))
+        self.execute(
+            self.tenants,
+            f"ALTER TABLE {schema}.{table} RENAME TO {name}",
+            f"ALTER INDEX {schema}.{index} RENAME TO {name}_pkey",
+        )
 
     def drop_table(self) -> None:
         """It is there again at once, with other rows, now and then."""
