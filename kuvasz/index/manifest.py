@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "manifest"
-_FORMAT = 2  #: 1: keys hashed with a seed of which the lake has all (until 0.2)
+_FORMAT = 2  #: 1: keys hashed with a seed of which the lake has all
 
 
 class DamagedManifestError(Exception):

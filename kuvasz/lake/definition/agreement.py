@@ -5,7 +5,8 @@ One source alone does not change what readers see of the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Final
 
 from kuvasz.config.names import source_of
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kuvasz.lake.definition.known_sources import KnownSources
+
+#: Of the sources that are waited for, so many are looked for: thousands may ask, each of them again and again.
+_MOST: Final = 4
 
 
 class Agreement:
@@ -38,22 +42,23 @@ class Agreement:
             renamed: Id of a field -> its new name; empty if the source wants nothing of the kind.
 
         Returns:
-            The sources that fill one of the fields and have not asked for the same.
+            Sources that fill one of the fields and have not asked for the same, four at most.
         """
         if not renamed:
             self._asked.pop(source, None)
             return []
         self._asked[source] = dict(renamed)
-        return sorted(other for other in self._known if self._is_against(other, source, renamed))
+        against = (other for other in self._known if self._is_against(other, source, renamed))
+        return sorted(itertools.islice(against, _MOST))
 
     def forget(self, source: str) -> None:
         """Forget what a source asked for."""
         self._asked.pop(source, None)
 
     def _is_against(self, other: str, source: str, renamed: Mapping[int, str]) -> bool:
-        if source_of(other) == source_of(source) or other not in self._feeding:
-            return False
         asked = self._asked.get(other, {})
+        if asked == renamed or source_of(other) == source_of(source) or other not in self._feeding:
+            return False
         filled = {column.field for column in self._known[other].live.values()}
         return any(field in filled and asked.get(field) != name for field, name in renamed.items())
 

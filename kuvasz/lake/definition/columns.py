@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The first format version with defaults of fields.
 _DEFAULT_FORMAT = 3
 
-#: How many of the sources that one waits for an error names.
+#: How many of the sources that one waits for an error names; there may be others.
 _NAMED = 3
 
 
@@ -369,7 +369,7 @@ def _not_followed(target: Target, feed: Feed, told: Sequence[str]) -> SchemaErro
 
 
 def _awaited(target: Target, feed: Feed, told: Sequence[str], awaited: Sequence[str]) -> SchemaError:
-    names = ", ".join(awaited[:_NAMED]) + (f" and {len(awaited) - _NAMED} more" if len(awaited) > _NAMED else "")
+    names = ", ".join(awaited[:_NAMED]) + (" and others" if len(awaited) > _NAMED else "")
     has = "has" if len(awaited) == 1 else "have"
     message = f"{feed.place}: {'; '.join(told)}, but {names} {has} not done the same"
     hint = f"its changes are kept until all have; to have the lake follow the first: {retry_of(target.name)}"

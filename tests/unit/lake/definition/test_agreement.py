@@ -55,3 +55,8 @@ def test_tables_of_one_database_ask_as_one() -> None:
     one, other = member_name("eu", "1"), member_name("eu", "2")
     found = agreement(**{one: columns(2), other: columns(2), "us": columns(2)})
     assert found.ask(one, {2: "n"}) == ["us"]
+
+
+def test_no_more_are_looked_for_than_are_told() -> None:
+    found = agreement(**{f"s{number}": columns(2) for number in range(100)})
+    assert len(found.ask("s7", {2: "n"})) == 4
