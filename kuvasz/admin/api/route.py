@@ -183,4 +183,36 @@ class Route:
         return found
 
 
-__all__ = ["JSON", "Body", "BodyField", "FieldKind", "Parameter", "Route", "RouteAnswer", "Schema"]
+#: What says in an answer why a request was refused.
+ERROR: Final[Schema] = {"$ref": "#/components/schemas/Error"}
+
+#: What every route answers that needs a token.
+TOKEN_ANSWERS: Final = {
+    401: RouteAnswer(about="The token is missing or wrong.", schema=ERROR),
+    403: RouteAnswer(about="The role of the token is too low.", schema=ERROR),
+}
+
+
+def writing_answers(conflict: str) -> dict[int, RouteAnswer]:
+    """Return what every route answers, beside these, that writes the map's file; it says why it would conflict."""
+    failed = "The file cannot be written, or the lake does not answer: nothing is changed."
+    return {
+        405: RouteAnswer(about="The map is read-only: `map.writable` is false.", schema=ERROR),
+        409: RouteAnswer(about=conflict, schema=ERROR),
+        500: RouteAnswer(about=failed, schema=ERROR),
+    }
+
+
+__all__ = [
+    "ERROR",
+    "JSON",
+    "TOKEN_ANSWERS",
+    "Body",
+    "BodyField",
+    "FieldKind",
+    "Parameter",
+    "Route",
+    "RouteAnswer",
+    "Schema",
+    "writing_answers",
+]

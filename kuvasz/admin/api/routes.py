@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuvasz.admin.api.route import Body, BodyField, FieldKind, Route, RouteAnswer
+from kuvasz.admin.api.route import ERROR, TOKEN_ANSWERS, Body, BodyField, FieldKind, Route, RouteAnswer
 from kuvasz.admin.api.shapes import ref
 from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 from kuvasz.admin.sources.source_routes import SOURCE_ROUTES
 from kuvasz.config.model import Role
-
-_ERROR: Final = ref("Error")
 
 _BY: Final = BodyField(
     name="by", kind=FieldKind.TEXT, about="Who asks, for the log; the address of the client otherwise.",
@@ -45,15 +43,14 @@ _TABLES: Final = Body(
 
 #: What any route may answer that reads a body.
 _REFUSED: Final = {
-    400: RouteAnswer(about="The body is no such object.", schema=_ERROR),
-    401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
-    403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
+    400: RouteAnswer(about="The body is no such object.", schema=ERROR),
+    **TOKEN_ANSWERS,
 }
 
 
 def _verb(name: str, summary: str, about: str, why_not: str) -> Route:
     """Return the route of a verb for tables."""
-    idle = RouteAnswer(about=f"There is nothing to be done: {why_not}.", schema=_ERROR)
+    idle = RouteAnswer(about=f"There is nothing to be done: {why_not}.", schema=ERROR)
     return Route(
         name=name,
         method="POST",
@@ -65,7 +62,7 @@ def _verb(name: str, summary: str, about: str, why_not: str) -> Route:
         answers={
             202: RouteAnswer(about="It is begun, for these tables.", schema=ref("Done")),
             **_REFUSED,
-            404: RouteAnswer(about="The map has no such table.", schema=_ERROR),
+            404: RouteAnswer(about="The map has no such table.", schema=ERROR),
             **({409: idle} if why_not else {}),
         },
     )
@@ -182,7 +179,7 @@ ROUTES: Final = (
         answers={
             200: RouteAnswer(about="What the tables look like now.", schema=ref("Maintained")),
             **_REFUSED,
-            404: RouteAnswer(about="The map has no such target.", schema=_ERROR),
+            404: RouteAnswer(about="The map has no such target.", schema=ERROR),
         },
     ),
     Route(
@@ -211,10 +208,10 @@ ROUTES: Final = (
         answers={
             200: RouteAnswer(about="It is made.", schema=ref("Cut")),
             **_REFUSED,
-            404: RouteAnswer(about="The map has no such group.", schema=_ERROR),
+            404: RouteAnswer(about="The map has no such group.", schema=ERROR),
             409: RouteAnswer(
                 about="A table does not stream, there is a cut of this name, or it took too long: nothing is tagged.",
-                schema=_ERROR,
+                schema=ERROR,
             ),
         },
     ),
@@ -238,7 +235,7 @@ ROUTES: Final = (
             200: RouteAnswer(about="What was found, also where it differs.", schema=ref("Verified")),
             **_REFUSED,
             409: RouteAnswer(
-                about="Another one is under way, the map has no such table, or it cannot be compared.", schema=_ERROR
+                about="Another one is under way, the map has no such table, or it cannot be compared.", schema=ERROR
             ),
         },
     ),
@@ -275,9 +272,9 @@ ROUTES: Final = (
             409: RouteAnswer(
                 about="The map is faulty or cannot follow, or the last change is still under way: nothing is"
                 " changed.",
-                schema=_ERROR,
+                schema=ERROR,
             ),
-            500: RouteAnswer(about="The lake does not answer: nothing is changed.", schema=_ERROR),
+            500: RouteAnswer(about="The lake does not answer: nothing is changed.", schema=ERROR),
         },
     ),
     *SOURCE_ROUTES,

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuvasz.admin.api.route import Body, BodyField, FieldKind, Parameter, Route, RouteAnswer
+from kuvasz.admin.api.route import (
+    ERROR,
+    TOKEN_ANSWERS,
+    Body,
+    BodyField,
+    FieldKind,
+    Parameter,
+    Route,
+    RouteAnswer,
+    writing_answers,
+)
 from kuvasz.admin.api.shapes import ref
 from kuvasz.admin.entries.entry_shapes import ENTRY_SHAPES
 from kuvasz.config.model import Role
 from kuvasz.model import TableType
-
-_ERROR: Final = ref("Error")
 
 ID: Final = Parameter(
     name="id", about="Its number, which stays.", schema={"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
@@ -72,20 +80,14 @@ def _body(shape: str, fields: tuple[BodyField, ...]) -> Body:
 
 
 _REFUSED: Final = {
-    400: RouteAnswer(about="A field is missing, wrong or unknown, or the number is none.", schema=_ERROR),
-    401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
-    403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
-    405: RouteAnswer(about="The map is read-only: `map.writable` is false.", schema=_ERROR),
-    409: RouteAnswer(
-        about="The map would be faulty or cannot follow without a restart, somebody else changed its file, or the"
-        " last change is still under way: nothing is changed.",
-        schema=_ERROR,
-    ),
-    500: RouteAnswer(
-        about="The file cannot be written, or the lake does not answer: nothing is changed.", schema=_ERROR
+    400: RouteAnswer(about="A field is missing, wrong or unknown, or the number is none.", schema=ERROR),
+    **TOKEN_ANSWERS,
+    **writing_answers(
+        "The map would be faulty or cannot follow without a restart, somebody else changed its file, or the"
+        " last change is still under way: nothing is changed."
     ),
 }
-_UNKNOWN: Final = RouteAnswer(about="There is none of this number.", schema=_ERROR)
+_UNKNOWN: Final = RouteAnswer(about="There is none of this number.", schema=ERROR)
 _GONE: Final = RouteAnswer(about="It is gone.", schema={"type": "null"})
 
 
@@ -161,7 +163,7 @@ CHANGE_ROUTES: Final = (
         answers={
             200: RouteAnswer(about="It is begun.", schema={"type": "null"}),
             401: _REFUSED[401], 403: _REFUSED[403],
-            409: RouteAnswer(about="The last change of the map is still under way.", schema=_ERROR),
+            409: RouteAnswer(about="The last change of the map is still under way.", schema=ERROR),
         },
     ),
     Route(
@@ -179,9 +181,9 @@ CHANGE_ROUTES: Final = (
             400: _REFUSED[400], 401: _REFUSED[401], 403: _REFUSED[403], 404: _UNKNOWN,
             409: RouteAnswer(
                 about="The map has it, the lake has such a table, or it cannot be replicated so: nothing is created.",
-                schema=_ERROR,
+                schema=ERROR,
             ),
-            500: RouteAnswer(about="The lake does not answer.", schema=_ERROR),
+            500: RouteAnswer(about="The lake does not answer.", schema=ERROR),
         },
     ),
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuvasz.admin.api.route import Parameter, Route, RouteAnswer
+from kuvasz.admin.api.route import ERROR, TOKEN_ANSWERS, Parameter, Route, RouteAnswer
 from kuvasz.admin.api.shapes import listed, ref
 from kuvasz.admin.entries.change_routes import CHANGE_ROUTES, ID
 from kuvasz.admin.entries.entry_shapes import LIST_FIELDS
@@ -12,14 +12,9 @@ from kuvasz.config.model import Role
 
 TOTAL: Final = "X-Total-Count"
 
-_ERROR: Final = ref("Error")
 
-_REFUSED: Final = {
-    401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
-    403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
-}
-_UNKNOWN: Final = RouteAnswer(about="There is none of this number.", schema=_ERROR)
-_STATE: Final = RouteAnswer(about="Numbers cannot be kept in the state folder.", schema=_ERROR)
+_UNKNOWN: Final = RouteAnswer(about="There is none of this number.", schema=ERROR)
+_STATE: Final = RouteAnswer(about="Numbers cannot be kept in the state folder.", schema=ERROR)
 
 
 def _list_parameters(shape: str) -> tuple[Parameter, ...]:
@@ -51,8 +46,8 @@ def _looking(path: str, shape: str, many: str, one: str, about: str) -> tuple[Ro
                     about="Those that are wanted.", schema=listed(ref(shape)),
                     headers={TOTAL: "How many there would be without `range`."},
                 ),
-                400: RouteAnswer(about="A parameter is malformed, or names an unknown field.", schema=_ERROR),
-                **_REFUSED,
+                400: RouteAnswer(about="A parameter is malformed, or names an unknown field.", schema=ERROR),
+                **TOKEN_ANSWERS,
                 500: _STATE,
             },
         ),
@@ -61,8 +56,8 @@ def _looking(path: str, shape: str, many: str, one: str, about: str) -> tuple[Ro
             parameters=(ID,),
             answers={
                 200: RouteAnswer(about="It.", schema=ref(shape)),
-                400: RouteAnswer(about="The number is none.", schema=_ERROR),
-                **_REFUSED,
+                400: RouteAnswer(about="The number is none.", schema=ERROR),
+                **TOKEN_ANSWERS,
                 404: _UNKNOWN,
                 500: _STATE,
             },
@@ -85,7 +80,7 @@ ENTRY_ROUTES: Final = (
         about="For `GET /api/map`. The map itself is read by `POST /api/map/reload`.", role=Role.OPERATOR,
         answers={
             200: RouteAnswer(about="They were asked; nothing is said of what they have.", schema={"type": "null"}),
-            **_REFUSED,
+            **TOKEN_ANSWERS,
         },
     ),
     *CHANGE_ROUTES,

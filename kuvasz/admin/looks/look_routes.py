@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuvasz.admin.api.route import Body, BodyField, FieldKind, Parameter, Route, RouteAnswer, Schema
+from kuvasz.admin.api.route import (
+    ERROR,
+    TOKEN_ANSWERS,
+    Body,
+    BodyField,
+    FieldKind,
+    Parameter,
+    Route,
+    RouteAnswer,
+    Schema,
+)
 from kuvasz.config.model import Role
 
-_ERROR: Final[Schema] = {"$ref": "#/components/schemas/Error"}
 _TEXT: Final[Schema] = {"type": "string"}
 
 _REFUSED: Final = {
-    400: RouteAnswer(about="A parameter is unknown or wrong.", schema=_ERROR),
-    401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
-    403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
-    500: RouteAnswer(about="Lake or database do not answer.", schema=_ERROR),
+    400: RouteAnswer(about="A parameter is unknown or wrong.", schema=ERROR),
+    **TOKEN_ANSWERS,
+    500: RouteAnswer(about="Lake or database do not answer.", schema=ERROR),
 }
 
 

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuvasz.admin.api.route import Body, BodyField, FieldKind, Parameter, Route, RouteAnswer, Schema
+from kuvasz.admin.api.route import (
+    ERROR,
+    TOKEN_ANSWERS,
+    Body,
+    BodyField,
+    FieldKind,
+    Parameter,
+    Route,
+    RouteAnswer,
+    Schema,
+    writing_answers,
+)
 from kuvasz.config.model import Role
 
-_ERROR: Final[Schema] = {"$ref": "#/components/schemas/Error"}
 _SOURCE: Final[Schema] = {"$ref": "#/components/schemas/FleetSource"}
 _TEXT: Final[Schema] = {"type": "string"}
 
-_REFUSED: Final = {
-    401: RouteAnswer(about="The token is missing or wrong.", schema=_ERROR),
-    403: RouteAnswer(about="The role of the token is too low.", schema=_ERROR),
-}
 _WRITES: Final = {
-    **_REFUSED,
-    405: RouteAnswer(about="The map is read-only: `map.writable` is false.", schema=_ERROR),
-    409: RouteAnswer(
-        about="The source cannot be replicated; or the map would be faulty, cannot follow without a restart, was"
-        " changed in its file by somebody else, or its last change is still under way: nothing is changed.",
-        schema=_ERROR,
-    ),
-    500: RouteAnswer(
-        about="The file cannot be written, or the lake does not answer: nothing is changed.", schema=_ERROR
+    **TOKEN_ANSWERS,
+    **writing_answers(
+        "The source cannot be replicated; or the map would be faulty, cannot follow without a restart, was"
+        " changed in its file by somebody else, or its last change is still under way: nothing is changed."
     ),
 }
-_NONE: Final = RouteAnswer(about="The map has no source of this name.", schema=_ERROR)
+_NONE: Final = RouteAnswer(about="The map has no source of this name.", schema=ERROR)
 
 _NAME: Final = Parameter(
     name="name", about="What kuvasz calls it, as in its slot's name.", schema=_TEXT, example="shop_eu",
@@ -51,13 +52,13 @@ SOURCE_ROUTES: Final = (
         ),
         answers={
             200: RouteAnswer(about="In the map's order.", schema={"type": "array", "items": _SOURCE}),
-            400: RouteAnswer(about="A parameter is unknown.", schema=_ERROR), **_REFUSED,
+            400: RouteAnswer(about="A parameter is unknown.", schema=ERROR), **TOKEN_ANSWERS,
         },
     ),
     Route(
         name="source_get", method="GET", path="/api/source/{name}", summary="A source with its tables",
         about="As `kuvasz source show --json` has them.", role=Role.VIEWER, parameters=(_NAME,),
-        answers={200: RouteAnswer(about="It.", schema=_SOURCE), **_REFUSED, 404: _NONE},
+        answers={200: RouteAnswer(about="It.", schema=_SOURCE), **TOKEN_ANSWERS, 404: _NONE},
     ),
     Route(
         name="source_add", method="POST", path="/api/source", summary="Add a source to a group",
@@ -89,7 +90,7 @@ SOURCE_ROUTES: Final = (
         ),
         answers={
             200: RouteAnswer(about="It, as it is now.", schema=_SOURCE),
-            400: RouteAnswer(about="A field is missing, wrong or unknown.", schema=_ERROR), **_WRITES,
+            400: RouteAnswer(about="A field is missing, wrong or unknown.", schema=ERROR), **_WRITES,
         },
     ),
     Route(
@@ -104,7 +105,7 @@ SOURCE_ROUTES: Final = (
         ),
         answers={
             200: RouteAnswer(about="It is out of the map.", schema={"type": "null"}),
-            400: RouteAnswer(about="A parameter is unknown or wrong.", schema=_ERROR), **_WRITES, 404: _NONE,
+            400: RouteAnswer(about="A parameter is unknown or wrong.", schema=ERROR), **_WRITES, 404: _NONE,
         },
     ),
 )  # fmt: skip
