@@ -64,7 +64,7 @@ class ChunkOutcome:
     )
     whose: Int32s | None = None  #: per key: its owner, if the chunk is of several sources
     rejected: pa.Table | None = None  #: what was left out of it: see `kuvasz.modes.rejects.RECORD`
-    waiting: pa.Table | None = None  #: of rows that wait and may be left out: see `kuvasz.modes.rejects.ORIGIN`
+    waiting: pa.Table | None = None  #: of rows that wait and may be left out: see `kuvasz.modes.rejects.origins`
 
 
 def apply_changes(

@@ -153,7 +153,7 @@ class _SiftedChunk:
                 tag[row], old_row[row], old_tag[row] = INSERT, -1, 0
         self._changes = dataclasses.replace(changes, tag=tag, old_row=old_row, old_tag=old_tag)
         self._blank(np.flatnonzero(tag == DELETE))
-        self._mark_unseen([row for row in self._found if row not in gone])
+        self._mark_unseen(sorted(self._found.keys() - set(gone)))
         self._keep(np.setdiff1d(np.arange(len(tag)), gone).astype(np.int32))
 
     # What it holds
