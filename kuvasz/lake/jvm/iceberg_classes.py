@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -27,6 +28,7 @@ class IcebergClasses:
         direct = executors.newDirectExecutorService()  # runs what it is given in the thread that gives it
         self.plain = PlainCalls(jvm, direct)
         self.calls: JvmCalls | PlainCalls = jvm_calls.install(jvm, direct) or self.plain
+        self._compiling = threading.Lock()  # of two of them neither would know what the other one remembers
         self.new_list = jvm.java.util.ArrayList
         iceberg = jvm.org.apache.iceberg
         self.schema_json = iceberg.SchemaParser.toJson
@@ -34,9 +36,14 @@ class IcebergClasses:
         self.spec_json = iceberg.PartitionSpecParser.toJson
         self.order_json = iceberg.SortOrderParser.toJson
 
-    @functools.cached_property
+    @property
     def commit_files(self) -> CommitFiles | None:
-        """How commits write to a store; compiled when the first table needs it."""
+        """How commits write to a store; compiled when the first table needs it, once for all."""
+        with self._compiling:
+            return self._commit_files
+
+    @functools.cached_property
+    def _commit_files(self) -> CommitFiles | None:
         return commit_files.install(self.jvm)
 
 
