@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING
 
 from kuvasz.admin.api.cut_request import tell_cut
-from kuvasz.errors import CutRefused, LakeError
 from kuvasz.events import Event, EventLog
 from kuvasz.worker.cuts import PREFIX
 
@@ -73,10 +72,10 @@ class CutSchedule:
             return
         try:
             made = await self._app.cuts.make(PREFIX + name, sources, self._app.config.cuts.keep)
-        except (CutRefused, LakeError) as error:
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with one: the next are made all the same)
             self._again_at = self._wall() + _AGAIN_S
             if is_first:
-                _log.tell(Event.CUT_MISSED, error=str(error))
+                _log.tell(Event.CUT_MISSED, error=str(error) or repr(error))
             return
         tell_cut(name, "schedule", made)
 

@@ -22,6 +22,7 @@ class Scene:
     def __init__(self, **options: Any) -> None:
         self.now = 1000.0
         self.refusals = 0  #: that are still to come
+        self.refusal: Exception = CutRefused("a table is copying", hint="later")
         self.asked: list[tuple[str, list[str], float]] = []
         source = [SimpleNamespace(source=SimpleNamespace(name=name)) for name in ("eu", "us")]
         self.app: Any = SimpleNamespace(cuts=self, sources=source, config=None)
@@ -34,7 +35,7 @@ class Scene:
     async def make(self, tag: str, sources: list[str], keep_s: float) -> LakeCut:
         if self.refusals:
             self.refusals -= 1
-            raise CutRefused("a table is copying", hint="later")
+            raise self.refusal
         self.asked.append((tag, sources, keep_s))
         return LakeCut(tag=tag, lsns={"eu": 1}, snapshots={"shop.items": 7})
 
@@ -62,9 +63,13 @@ def test_without_an_interval_there_are_none() -> None:
     assert Scene().at(1000, 9000) == []
 
 
-def test_one_that_is_refused_is_told_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("refusal", [CutRefused("a table is copying", hint="later"), RuntimeError()])
+def test_one_that_is_refused_is_told_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture, refusal: Exception
+) -> None:
     caplog.set_level(logging.INFO)
     scene = Scene(every="5m")
+    scene.refusal = refusal
     scene.refusals = 2
     assert scene.at(1000, 1200, 1205, 1210, 1219) == []
     assert scene.at(1220, 1230, 1240) == ["cut_19700101T002020Z"]
