@@ -39,11 +39,21 @@ def secret_of(folder: Path) -> bytes:
             file.write(secrets.token_bytes(_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, kept)  # unlike a rename, this leaves what another one has put there
+        _put(fresh, kept)
     finally:
-        fresh.unlink()
+        fresh.unlink(missing_ok=True)
     return kept.read_bytes()
+
+
+def _put(fresh: Path, kept: Path) -> None:
+    """Give a file its name, unless another one has put something there, as far as the file system can tell."""
+    try:
+        os.link(fresh, kept)
+    except FileExistsError:
+        pass
+    except OSError:  # some mounted volumes have no links
+        if not kept.exists():
+            fresh.rename(kept)
 
 
 def of_table(secret: bytes, public: bytes) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +21,16 @@ def test_a_folder_has_one_secret_for_good_whoever_asks_first(tmp_path: Path) -> 
     assert seed.secret_of(folder) in found
     assert [one.name for one in folder.iterdir()] == [seed.NAME]
     assert seed.secret_of(tmp_path / "another") not in found
+
+
+def test_a_volume_without_links_has_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", link)
+    found = seed.secret_of(tmp_path)
+    assert seed.secret_of(tmp_path) == found == (tmp_path / seed.NAME).read_bytes()
+    assert [one.name for one in tmp_path.iterdir()] == [seed.NAME]
 
 
 def test_nobody_else_may_read_it(tmp_path: Path) -> None:
