@@ -6,7 +6,6 @@ Three meet here: the loop adds what came and hands it on, a thread writes object
 from __future__ import annotations
 
 import collections
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
@@ -75,9 +74,7 @@ class StagedSource:
                 lsn=min(known.lsn, lsn), ended=known.ended, number=known.number, applied=min(known.applied, lsn)
             )
             self.applied = min(self.applied, lsn)
-            self._kept = collections.deque(
-                dataclasses.replace(one, lsn=min(one.lsn, lsn)) if one.lsn > lsn else one for one in self._kept
-            )
+            self._kept = collections.deque(one.until(lsn) for one in self._kept)
             self.past += 1
             self._base_lsn = None if self._base_lsn is None else min(self._base_lsn, lsn)
 

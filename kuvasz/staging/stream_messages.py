@@ -159,9 +159,22 @@ class StreamMessages:
             raise DecodeError("a message of the stream is shorter than its kind needs")
 
 
+def heard_at_most(data: bytes, lengths: UInt32s, lsn: int) -> bytes:
+    """Return the same with keepalives that name no later LSN than one: behind it another server may go on."""
+    messages = StreamMessages(data, lengths)
+    ahead = [message for message in messages.keepalives.tolist() if messages.keepalive_lsn(message) > lsn]
+    if not ahead:
+        return data
+    changed = bytearray(data)
+    for message in ahead:
+        at = int(messages.starts[message]) + KEEPALIVE_LSN
+        changed[at : at + 8] = lsn.to_bytes(8, "big")
+    return bytes(changed)
+
+
 def is_same(one: Description | None, other: Description) -> bool:
     """Whether two descriptions say the same, whenever they were sent."""
     return one is other or (one is not None and [part[_HEAD:] for part in one] == [part[_HEAD:] for part in other])
 
 
-__all__ = ["Described", "Description", "StreamMessages", "is_same"]
+__all__ = ["Described", "Description", "StreamMessages", "heard_at_most", "is_same"]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from kuvasz.model import UInt32s
-from kuvasz.staging.stream_messages import Description
+from kuvasz.staging.stream_messages import Description, heard_at_most
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,12 @@ class Stretch:
     def through(self) -> int:
         """LSN before which nothing of it is needed any more by who has everything up to there."""
         return self.open_lsn + 1 if self.open_lsn else self.ended
+
+    def until(self, lsn: int) -> Stretch:
+        """Return it as if nothing had been heard behind an LSN at which the last transaction had ended."""
+        if self.lsn <= lsn:
+            return self
+        return dataclasses.replace(self, lsn=lsn, data=heard_at_most(self.data, self.lengths, lsn))
 
 
 __all__ = ["Stretch"]

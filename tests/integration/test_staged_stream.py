@@ -200,7 +200,10 @@ async def test_whoever_takes_over_may_have_transactions_where_the_one_before_had
         await until(lambda: process.progress.confirmable("eu") >= far and source.applied >= far)
         await asyncio.to_thread(StagedProgress(process.log, process.progress).begin_anew, "eu", ended)
         assert source.applied <= max(ended, end)
+        epoch = process.reader.epoch
         world.database.execute(KILL)
+        # The walsender ends when it looks at its interrupts: until then it may send what is inserted.
+        await until(lambda: process.reader.epoch > epoch)
         world.insert(10, 19)
         await until(lambda: process.values(process.reader.epoch)[-1:] == [19])
         assert process.progress.confirmable("eu") < far

@@ -14,6 +14,7 @@ import numpy as np
 
 from kuvasz import errors
 from kuvasz.staging.retelling import Retelling
+from kuvasz.staging.stream_messages import heard_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,8 +154,10 @@ class StagedStream:
                     while len(self._fetched) >= _AHEAD:  # noqa: ASYNC110 (told by nobody, and seldom)
                         await asyncio.sleep(_WAIT_S)
                     self._number, self._is_open = one.last, one.is_open
+                    # How far its server had been heard then may be behind where another has gone on since.
+                    data = heard_at_most(content.data, content.lengths, 0)
                     told = self._retelling.tell(
-                        content.data, content.lengths, content.needs, open_lsn=one.through - 1 if one.is_open else 0
+                        data, content.lengths, content.needs, open_lsn=one.through - 1 if one.is_open else 0
                     )
                     self._fetched.append(told)
                     self._called()

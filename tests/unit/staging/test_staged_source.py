@@ -7,8 +7,10 @@ import pytest
 
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
+from kuvasz.staging.stream_messages import StreamMessages
 from kuvasz.staging.stretch import Stretch
 from kuvasz.state.staged.ports import StagedPosition
+from tests.support.pgoutput import begin, commit, gulp, keepalive
 
 
 def stretch(number: int, lsn: int, *, open_lsn: int = 0, size: int = 10, has_rows: bool = True) -> Stretch:
@@ -101,9 +103,21 @@ def test_another_past_begins_with_nothing(source: StagedSource) -> None:
     assert (source.newest, source.applied, source.unstaged(9), source.cursor(50)) == ((50, 0, 5), 50, [], 5)
 
 
+def test_a_keepalive_of_the_server_before_tells_nobody_how_far_the_next_was_heard(source: StagedSource) -> None:
+    data, lengths = gulp([begin(110), commit(110, 115), keepalive(5000)])
+    source.add([Stretch(number=5, data=data, lengths=lengths, lsn=5000, ended=115)])
+    source.set_back(115)
+    again = source.after(4)
+    assert again is not None
+    messages = StreamMessages(again.data, again.lengths)
+    assert [messages.keepalive_lsn(one) for one in messages.keepalives.tolist()] == [115]
+    assert again.lsn == 115
+
+
 def test_it_is_set_back(source: StagedSource) -> None:
     source.applied = 95
-    source.add([stretch(5, 120, has_rows=False)])
+    data, lengths = gulp([keepalive(120)])
+    source.add([Stretch(number=5, data=data, lengths=lengths, lsn=120, ended=90, has_rows=False)])
     source.set_back(92)
     assert (source.newest[0], source.past) == (92, 1), "that was another server's"
     assert (source.known, source.applied) == (StagedPosition(lsn=92, ended=90, number=4, applied=80), 92)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kuvasz.staging.stream_messages import StreamMessages, is_same
+from kuvasz.staging.stream_messages import StreamMessages, heard_at_most, is_same
 from tests.support import pgoutput
 from tests.support.pgoutput import begin, commit, data, keepalive, relation, row, truncate
 
@@ -32,3 +32,13 @@ def test_a_description_is_the_same_whenever_it_was_sent() -> None:
     assert is_same((sent,), (again,))
     assert not is_same(None, (sent,))
     assert not is_same((sent,), (relation(1, name="u"),))
+
+
+def test_keepalives_name_no_later_lsn_than_one() -> None:
+    keepalives = [keepalive(90), keepalive(5000), keepalive(6000, reply=True)]
+    data, lengths = pgoutput.gulp([begin(110), keepalives[0], commit(110, 115), *keepalives[1:]])
+    limited = heard_at_most(data, lengths, 115)
+    messages = StreamMessages(limited, lengths)
+    assert [messages.keepalive_lsn(one) for one in messages.keepalives.tolist()] == [90, 115, 115]
+    assert (len(limited), messages.wants_reply()) == (len(data), True)
+    assert heard_at_most(limited, lengths, 115) == limited
