@@ -3,7 +3,8 @@
 Pure. A chunk is sifted only when it was refused as it is. A row that is taken out is no row of the lake from then
 on, so its key's earlier version goes with it, as where a row leaves the filter: what is left of the change is a
 deletion. What has no key that can be read is left out as a whole, since no table can have it. A row behind it that
-leaves out a large value of it is taken out with it.
+leaves out a large value of it is taken out with it. Of a clone only the newest row of each key is looked at: what it
+replaced nobody sees, and a value that it left out is the one that the lake has from before.
 
 What is written down of a row is what the lake would show of it: masked as there, without the columns that the map
 leaves out.
@@ -109,11 +110,12 @@ class _SiftedChunk:
             take_key_from_old(shape, self._changes)
         tuples.fill_unchanged(self._changes, np.full(len(self._changes.tag), -1, np.int32))
         self._drop_unreadable()
+        counts = np.flatnonzero(self._changes.tag != DELETE).astype(np.int32)
         if shape.key:
-            changes = self._changes
-            folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
-            tuples.fill_unchanged(changes, folded.previous)
-        self._take_out(self._misfits())
+            folded = self._folded()
+            tuples.fill_unchanged(self._changes, folded.previous)
+            counts = folded.keep if shape.mode is TableType.CLONE else counts
+        self._take_out(self._misfits(counts))
         if shape.key:
             self._take_out(self._orphans())
         facts = None if self._facts is None else self._facts.of_rows(self._row)
@@ -158,14 +160,21 @@ class _SiftedChunk:
 
     # What it holds
 
-    def _misfits(self) -> dict[int, Misfit]:
-        """Return the rows that are left and do not fit, by their number among them."""
+    def _folded(self) -> fold.Folded:
+        shape, changes = self._shape, self._changes
+        return fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
+
+    def _misfits(self, counts: Int32s) -> dict[int, Misfit]:
+        """Return the rows that do not fit, by their number among those that are left.
+
+        Args:
+            counts: Those whose new version the lake is to have.
+        """
         shape, changes = self._shape, self._changes
         rest = [index for index in range(len(shape.bindings)) if index not in shape.key]
         if shape.is_bag:
             return {}  # all of it identifies a row
-        is_new = np.flatnonzero(changes.tag != DELETE).astype(np.int32)
-        found = _misfits(shape, changes.new, rest, is_new)
+        found = _misfits(shape, changes.new, rest, counts)
         if shape.mode is TableType.CHANGELOG:  # shows what was deleted, too
             gone = np.flatnonzero((changes.tag == DELETE) & (changes.old_row >= 0)).astype(np.int32)
             if changes.outside is not None:
@@ -186,7 +195,9 @@ class _SiftedChunk:
             waits = shape.waiting(changes.new, waits)
         if len(waits) == 0:
             return {}
-        folded = fold.fold(changes.tag, shape.keys(changes.new), shape.keys(changes.old), changes.old_row)
+        folded = self._folded()
+        if shape.mode is TableType.CLONE:
+            waits = waits[np.isin(waits, folded.keep)]
         lost = waits[folded.root[waits] < 0]
         return {row: Misfit(column="", reason=_LEFT_OUT) for row in lost.tolist()}
 

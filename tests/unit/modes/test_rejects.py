@@ -74,14 +74,30 @@ def test_what_fits_costs_no_look() -> None:
 def test_what_it_left_out_is_taken_from_the_row_that_did_not_fit() -> None:
     applied = apply(insert(1, BAD, "big"), update(1, 1, SAME), insert(2, BAD))
     assert [row[1:] for row in rows(applied.rows)] == [(1, 1, "big")]
-    assert why(applied) == [("I", 0, "n", BAD), ("I", 2, "n", BAD)]
+    assert why(applied) == [("I", 2, "n", BAD)], "what was replaced is nobody's newest version"
+
+
+def test_what_was_replaced_takes_no_row_with_it_whatever_else_does_not_fit() -> None:
+    applied = apply(update(1, BAD, SAME), update(1, 1, SAME), update(1, 2, SAME), update(2, 2, SAME), insert(3, BAD))
+    assert why(applied) == [("I", 4, "n", BAD)]
+    assert applied.aside is not None
+    assert (applied.aside.rows.column("n").to_pylist(), pairs(applied.aside.sources)) == ([2, 2], keys(1, 2))
 
 
 def test_what_it_left_out_goes_with_it_where_only_a_rejected_row_has_it() -> None:
-    applied = apply(update(1, BAD, SAME), update(1, 1, SAME), update(1, 2, SAME), update(2, 2, SAME), insert(3, BAD))
-    assert [one[:3] for one in why(applied)] == [("U", 0, "n"), ("U", 1, None), ("U", 2, None), ("I", 4, "n")]
+    from_bad = message("U", [b"2", b"1", SAME], [BAD_KEY.encode(), None, None], "K")
+    applied = apply(delete(2), from_bad, update(2, 1, SAME), update(2, 2, SAME), update(3, 2, SAME))
+    assert [one[:3] for one in why(applied)] == [("U", 1, "id"), ("U", 3, None)]
+    assert left(applied) == dict(zip(keys(2, 3), [-1, 0], strict=True))
     assert applied.aside is not None
-    assert pairs(applied.aside.sources) == keys(2)
+    assert pairs(applied.aside.sources) == keys(3)
+
+
+def test_where_all_changes_show_what_leaves_out_a_rejected_value_goes_with_it() -> None:
+    applied = apply(insert(1, 1, "x"), update(1, BAD, "y"), insert(2, 2), to=HISTORY)
+    assert [one[:3] for one in why(applied)] == [("U", 1, "n")]
+    applied = apply(update(1, BAD, SAME), update(1, 1, SAME), to=HISTORY)
+    assert [one[:3] for one in why(applied)] == [("U", 0, "n"), ("U", 1, None)]
 
 
 def test_a_row_whose_key_cannot_be_read_is_left_out_as_a_whole() -> None:
@@ -213,6 +229,8 @@ def test_what_is_left_is_what_the_source_has_less_what_does_not_fit(steps: list[
     wanted = {(key, *row) for key, row in source.items() if key != BAD_KEY and row[0] != BAD and key not in torn}
     assert {row[1:] for row in rows(applied.rows)} == wanted
     assert applied.aside is None
+    noted = {int(json.loads(note["key"])["id"]) for note in notes(applied) if note["column_name"] == "n"}
+    assert noted - torn == {key for key, row in source.items() if key != BAD_KEY and row[0] == BAD} - torn
 
 
 def test_a_message_that_is_none_is_refused_all_the_same() -> None:
