@@ -17,6 +17,7 @@ from typing_extensions import override
 from kuvasz.errors import ForeignChange, InternalError, LakeError, TableGone, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.about import commits
+from kuvasz.lake.about.joint_writing import JointWriting
 from kuvasz.lake.about.rows import Row, WaitingRows
 from kuvasz.lake.about.tables import COMMITS, REJECTS, TABLES
 from kuvasz.lake.about.writer import AboutWriter
@@ -61,6 +62,7 @@ class LakeAbout(About):
         self._told: dict[str, str] = {}  #: table -> what was said last of why it cannot be written
         self._writers: tuple[AboutWriter, ...] = ()
         self._keeping = threading.Lock()  #: whoever comes first loads a table
+        self._rejected = JointWriting(self._keep)  #: tables that reject at the same time need one commit
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="about", daemon=True)
 
@@ -81,19 +83,22 @@ class LakeAbout(About):
     @override
     def keep_rejected(self, target: str, rows: pa.Table) -> None:
         """See `kuvasz.ports.About.keep_rejected`."""
-        now = datetime.datetime.now(datetime.UTC)
-        count = rows.num_rows
-        at = pa.array([now] * count, pa.timestamp("us", "UTC"))
-        rows = rows.append_column("rejected_at", at).append_column("target", pa.repeat(pa.scalar(target), count))
-        writer = next((one for one in self._writers if one.about.name == REJECTS), None)
-        if writer is None:
+        if not self._writers:
             raise InternalError(f"{place_of(table=target)}: there is nowhere to keep rows that do not fit")
+        at = pa.scalar(datetime.datetime.now(datetime.UTC), pa.timestamp("us", "UTC"))
+        more = {"rejected_at": at, "target": pa.scalar(target)}
+        for name, value in more.items():
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         try:
-            with self._keeping, writer.held() as table:
-                writer.write(table, rows, {}, now)
+            self._rejected.put(rows)
         except (ForeignChange, TableGone, OSError) as error:
             message = f"{place_of(table=target)}: rows that do not fit cannot be kept: {error}"
             raise LakeError(message, hint="it is tried again") from error
+
+    def _keep(self, rows: pa.Table) -> None:
+        writer = next(one for one in self._writers if one.about.name == REJECTS)
+        with self._keeping, writer.held() as table:
+            writer.write(table, rows, {}, datetime.datetime.now(datetime.UTC))
 
     # Its life
 
