@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -40,6 +41,9 @@ _LEFT_OUT: Final = "leaves out a large value, which only an earlier version has 
 
 #: Characters of a value that are written down.
 _KEPT_CHARACTERS = 64 * 1024
+
+#: Notes that are made at a time.
+_NOTES = 1024
 
 #: What is known of a row where it is taken out; the lake adds which target it was for, and when.
 RECORD: Final = pa.schema(
@@ -168,7 +172,7 @@ class _SiftedChunk:
         """Return the rows that do not fit, by their number among those that are left.
 
         Args:
-            counts: Those whose new version the lake is to have.
+            counts: Rows whose new version the lake is to have.
         """
         shape, changes = self._shape, self._changes
         rest = [index for index in range(len(shape.bindings)) if index not in shape.key]
@@ -239,19 +243,20 @@ class _SiftedChunk:
         said, facts = self._said, self._facts
         runs = None if facts is None else facts.runs()
         ordinals = None if facts is None else facts.ordinals()
-        notes = []
-        for row, misfit in sorted(self._found.items()):
+
+        def note(row: int, misfit: Misfit) -> dict[str, object]:
             is_gone = said.tag[row] == DELETE
             cells, at = (said.old, int(said.old_row[row])) if is_gone else (said.new, row)
-            note = _note(self._shape, cells, at, misfit) | {"operation": chr(said.tag[row])}
+            found = _note(self._shape, cells, at, misfit) | {"operation": chr(said.tag[row])}
             if facts is not None and runs is not None and ordinals is not None:
                 run = runs[row]
-                note |= {
+                found |= {
                     "lsn": int(facts.commit_lsn[run]), "ordinal": int(ordinals[row]), "xid": int(facts.xid[run]),
                     "committed_at": int(facts.commit_us[run]) + POSTGRES_EPOCH_US,
                 }  # fmt: skip
-            notes.append(note)
-        return pa.Table.from_pylist(notes, schema=RECORD)
+            return found
+
+        return _record(note(row, misfit) for row, misfit in sorted(self._found.items()))
 
 
 def _deleting(changes: RowChanges, rows: Int32s) -> RowChanges:
@@ -335,8 +340,11 @@ def orphaned(
         key: Names of the key's columns.
         unsent: Per column which rows leave it out; empty where none does.
     """
-    notes: list[dict[str, object]] = []
-    for number, (row, origin) in enumerate(zip(rows.to_pylist(), origins.to_pylist(), strict=True)):
+
+    def note(number: int) -> dict[str, object]:
+        row: dict[str, object]
+        origin: dict[str, object]
+        (row,), (origin,) = rows.slice(number, 1).to_pylist(), origins.slice(number, 1).to_pylist()
         shown = {
             name: None if value is None else _cut(value.hex() if isinstance(value, bytes) else str(value))
             for (name, value), mask in zip(row.items(), unsent, strict=True)
@@ -344,8 +352,10 @@ def orphaned(
         }
         text = json.dumps({name: shown[name] for name in key}, ensure_ascii=False)
         whole = json.dumps(shown, ensure_ascii=False)
-        notes.append(origin | {"operation": "U", "key": text, "reason": _LEFT_OUT, "raw_row": whole})
-    return pa.Table.from_pylist(notes, schema=RECORD)
+        why: dict[str, object] = {"operation": "U", "key": text, "reason": _LEFT_OUT, "raw_row": whole}
+        return origin | why
+
+    return _record(map(note, range(rows.num_rows)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,11 +378,19 @@ def sift_copied(shape: Shape, cells: Cells, kept: Int32s | None, lsn: int) -> Si
     rows = np.arange(cells.row_count, dtype=np.int32) if kept is None else kept
     found = _misfits(shape, cells, range(len(shape.bindings)), rows)
     is_fine = ~np.isin(rows, np.fromiter(found, np.int32, len(found)))
-    notes = [
+    notes = (
         _note(shape, cells, row, misfit) | {"operation": COPIED, "lsn": lsn, "ordinal": _number_of(cells, row)}
         for row, misfit in sorted(found.items())
-    ]
-    return SiftedCopy(kept=rows[is_fine], rejected=pa.Table.from_pylist(notes, schema=RECORD))
+    )
+    return SiftedCopy(kept=rows[is_fine], rejected=_record(notes))
+
+
+def _record(notes: Iterator[dict[str, object]]) -> pa.Table:
+    """Return notes as `RECORD` says. Few of them are Python's at a time, for there they take ten times the room."""
+    parts = [RECORD.empty_table()]
+    while some := list(itertools.islice(notes, _NOTES)):
+        parts.append(pa.Table.from_pylist(some, schema=RECORD))
+    return pa.concat_tables(parts)
 
 
 def _number_of(cells: Cells, row: int) -> int:

@@ -274,7 +274,7 @@ class Verification:
         rows = one.counted()
         done = _SnapshotRound(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
                       rows=comparison.rows, named=comparison.shown, compared=one.what,
-                      rejected=comparison.rejected.num_rows)  # fmt: skip
+                      rejected=comparison.rejected.rows.total())  # fmt: skip
         if len(found) == 0 and not one.lacks(*rows):
             one.check_names(self._url())
             return done

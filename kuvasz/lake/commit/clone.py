@@ -17,6 +17,7 @@ import pyarrow as pa
 from kuvasz.lake.commit.bundles import Step, chunks_of, open_lsn, owner_finder, sources_of
 from kuvasz.lake.commit.keyless import KeylessRows
 from kuvasz.lake.commit.resolution import Resolution
+from kuvasz.lake.executors.refused_rows import packed
 from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask, from_ipc
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import no_earlier_version
@@ -68,7 +69,7 @@ class CloneWriter:
         self._resolution = Resolution(table, changeset)
         self._waiting: list[_Waiting] = []
         self._level_of: dict[int, int] = {}  # number of a file to come -> its level
-        self.rejected: list[pa.Table] = []  #: what was left out here: see `kuvasz.modes.rejects.RECORD`
+        self.rejected: list[bytes] = []  #: what was left out here: see `kuvasz.lake.executors.refused_rows`
         self._settled: dict[int, _Places] = {}  # number of a file to come -> where its rows are, now that they are
 
     def apply(self, step: Step, result: ChunkDone | Truncation, sid: str | None) -> None:
@@ -177,10 +178,9 @@ class CloneWriter:
         rows, origins = (from_ipc(data).take(pa.array(which)) for data in (result.aside, result.waiting))
         unsent = [mask[which] if len(mask) else mask for mask in result.unchanged]
         notes = orphaned(rows, origins, self._table.definition.key, unsent)
-        self.rejected.append(
-            notes.set_column(0, "source", pa.array(whose, pa.string()))
-            .set_column(1, "table_name", pa.array([names[one] for one in whose], pa.string()))
-        )  # fmt: skip
+        notes = notes.set_column(0, "source", pa.array(whose, pa.string()))
+        notes = notes.set_column(1, "table_name", pa.array([names[one] for one in whose], pa.string()))
+        self.rejected.append(packed(notes))
         return left
 
     def _complete_all(self) -> None:

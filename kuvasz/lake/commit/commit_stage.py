@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -22,10 +23,11 @@ from kuvasz.events import EventLog
 from kuvasz.lake.commit import chunks, lanes
 from kuvasz.lake.commit.bundles import Bundle
 from kuvasz.lake.commit.clone import CloneWriter
-from kuvasz.lake.commit.failures import bug, by_source, came_of, drop, stop, unkept
+from kuvasz.lake.commit.failures import bug, came_of, drop, stop, unkept
 from kuvasz.lake.commit.group_commit import GroupCommits, pending
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.lanes import Lanes, Outcome, Ticket
+from kuvasz.lake.executors import refused_rows
 from kuvasz.lake.files import snapshot_origin
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.files.snapshot_origin import SnapshotOrigin
@@ -238,11 +240,17 @@ class CommitStage:
                     layer.operations = layer.operations.plus(counted)
         writer.conclude(written.work.through.keys() - written.work.open_sources)
         late = writer.rejected if isinstance(writer, CloneWriter) else []
-        early = written.rejected()
-        rejected = [one for one in (early, *late) if one is not None and one.num_rows]
-        if rejected:
-            changeset.rejected.update(by_source(pa.concat_tables(rejected)))
-            changeset.first.append(lambda: self._keep_rejected(table.name, pa.concat_tables(rejected)))
+        self._note_rejected(table.name, changeset, [*written.rejected(), *late])
+
+    def _note_rejected(self, target: str, changeset: Changeset, found: Sequence[bytes]) -> None:
+        """Have what does not fit written down before a position passes it; what is large, a portion at a time."""
+        for some in refused_rows.portions(found):
+            for one in some:
+                changeset.rejected.update(refused_rows.by_source(refused_rows.unpacked(one)))
+            changeset.first.append(functools.partial(self._keep, target, some))
+
+    def _keep(self, target: str, some: Sequence[bytes]) -> None:
+        self._keep_rejected(target, pa.concat_tables(map(refused_rows.unpacked, some)))
 
     def _sid_of(self, table: LakeTable, step: Step) -> str | None:
         if isinstance(step, Bundle) or not table.target.has_sid:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
     from kuvasz.lake.commit.written import WrittenTable
     from kuvasz.lake.table.table import LakeTable
     from kuvasz.model import SourcePosition
@@ -62,13 +60,6 @@ def came_of(
         commit_us=written.cut.commit_us, seconds=seconds, rejected=rejected,
     )  # fmt: skip
     return told(written.refused, receipt)
-
-
-def by_source(rejected: pa.Table | None) -> dict[str, int]:
-    """Return how many rows of each source were left out."""
-    if rejected is None or rejected.num_rows == 0:
-        return {}
-    return {one["values"]: one["counts"] for one in rejected.column("source").value_counts().to_pylist()}
 
 
 def failed(table: str, error: KuvaszError, sources: Collection[str]) -> tuple[Failure, ...]:
@@ -132,4 +123,4 @@ def bug(table: LakeTable, error: Exception) -> InternalError:
     return InternalError(f"{place_of(table=table.name)}: {error!r}")
 
 
-__all__ = ["bug", "by_source", "came_of", "drop", "failed", "stop", "told", "unkept"]
+__all__ = ["bug", "came_of", "drop", "failed", "stop", "told", "unkept"]

@@ -90,7 +90,7 @@ class Ticket:
         self.outcome: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
         self.bytes = sum(
             len(change.data) for one in self.all for change in one.work.changes if isinstance(change, Segment)
-        )
+        ) + sum(len(rejected) for one in self.all for rejected in one.rejected())
         self.waits_since: float | None = None  #: for catalog or store, however often they refuse; monotonic seconds
         self.refusal: KuvaszError | None = None  #: the last one
         self.is_given_up = threading.Event()

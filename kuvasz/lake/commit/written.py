@@ -6,11 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.lake.commit.bundles import sources_of
-from kuvasz.lake.executors.tasks import ChunkDone, from_ipc
+from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.model import NO_OPERATIONS, Operations, Truncation
 
 if TYPE_CHECKING:
@@ -54,10 +52,9 @@ class WrittenTable:
                     found[source] = found.get(source, NO_OPERATIONS).plus(counted)
         return found
 
-    def rejected(self) -> pa.Table | None:
-        """Return what was left out of it (`kuvasz.modes.rejects.RECORD`); None if everything fits."""
-        found = [one.rejected for one in self.results if isinstance(one, ChunkDone) and one.rejected is not None]
-        return pa.concat_tables(map(from_ipc, found)) if found else None
+    def rejected(self) -> list[bytes]:
+        """Return what was left out of it (`kuvasz.lake.executors.refused_rows`); nothing if everything fits."""
+        return [one.rejected for one in self.results if isinstance(one, ChunkDone) and one.rejected is not None]
 
     def abandon_to(self, changeset: Changeset) -> None:
         """Put every file into a changeset, to be removed with it."""

@@ -42,13 +42,13 @@ from kuvasz.lake.executors.comparison_tasks import (
     request_of,
 )
 from kuvasz.lake.executors.jobs import Jobs
+from kuvasz.lake.executors.refused_rows import RefusedRows, unpacked
 from kuvasz.lake.executors.spill import Spill
 from kuvasz.lake.executors.tasks import from_ipc
 from kuvasz.lake.files.data_file import file_io, remove
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format import member, naming
 from kuvasz.lake.table.table import LakeTable
-from kuvasz.modes.rejects import RECORD
 from kuvasz.ports import CopyRequest
 
 #: Rows of both sides that are compared in memory at a time: some 100 MB.
@@ -118,6 +118,7 @@ class Comparison:
         parallelism: Parts read side by side.
         folder: On local disk, for what does not fit into memory.
         on_progress: Told of every part that is done.
+        keep_rejected: Writes down the source's rows that do not fit the table (`kuvasz.modes.rejects.RECORD`).
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Comparison:
         parallelism: int | None,
         folder: Path,
         on_progress: OnProgress = lambda *_: None,
+        keep_rejected: Callable[[pa.Table], None] = lambda _: None,
     ) -> None:
         self._jobs = jobs
         self._reading = reading
@@ -139,8 +141,7 @@ class Comparison:
         self._spill = Spill(folder)
         self._on_progress = on_progress
         self.rows: dict[str, int] = {}  #: side -> rows it has
-        #: the source's rows that do not fit the table (`kuvasz.modes.rejects.RECORD`), once they were compared
-        self.rejected: pa.Table = RECORD.empty_table()
+        self.rejected = RefusedRows(keep_rejected)  #: the source's rows that do not fit, once they were compared
         self._rejecting: str | None = None  #: the phase that found them; others read them again
 
     def close(self) -> None:
@@ -313,7 +314,7 @@ class Comparison:
             take(outcome.value)
             if outcome.rejected is not None and self._rejecting in {None, phase}:
                 self._rejecting = phase
-                self.rejected = pa.concat_tables([self.rejected, from_ipc(outcome.rejected)])
+                self.rejected.add(unpacked(outcome.rejected))
             done += 1
         self._on_progress(phase, done, total)
         return rest, done

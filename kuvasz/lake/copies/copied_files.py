@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
 from kuvasz.errors import LakeError
-from kuvasz.lake.commit.failures import by_source
 from kuvasz.lake.copies.read_rows import ReadRows, read_small
 from kuvasz.lake.executors import expression_jobs
-from kuvasz.lake.executors.tasks import CopyDone, CopyTask, from_ipc
+from kuvasz.lake.executors.refused_rows import by_source, unpacked
+from kuvasz.lake.executors.tasks import CopyDone, CopyTask
 from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format import naming
@@ -105,7 +105,7 @@ class CopiedFiles:
         with self._lock:
             self.files += done.files
         if done.rejected is not None:  # whether or not the copy is there in the end: it has read them so
-            rejected = from_ipc(done.rejected)
+            rejected = unpacked(done.rejected)
             order.keep_rejected(order.table.name, rejected)
             with self._lock:
                 for source, rows in by_source(rejected).items():

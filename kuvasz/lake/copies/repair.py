@@ -17,7 +17,6 @@ from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError, place_of
 from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.keys import Keys
-from kuvasz.lake.commit.failures import by_source
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
@@ -96,6 +95,7 @@ class RepairJob:
             comparison = Comparison(
                 self._jobs, self._reading, requests, files, parallelism=self._parallelism, folder=self._folder,
                 on_progress=on_progress,
+                keep_rejected=lambda rows: self._order.keep_rejected(self._table.name, rows),
             )  # fmt: skip
             fetched: list[Fetched] = []
             try:
@@ -103,9 +103,7 @@ class RepairJob:
                 if len(difference):
                     fetched = comparison.fetch(wanted_keys(difference), table)
                 self._settle(comparison, fetched)
-                self._rejected = by_source(comparison.rejected)
-                if self._rejected:
-                    self._order.keep_rejected(self._table.name, comparison.rejected)
+                self._rejected = dict(comparison.rejected.rows)
                 failpoints.hit("gap_compared", LakeError)
                 return self._commit(difference, fetched, position, seen)
             except ForeignChange:
@@ -117,9 +115,10 @@ class RepairJob:
         raise InternalError("unreachable")
 
     def _settle(self, comparison: Comparison, fetched: Sequence[Fetched]) -> None:
-        """Have whoever asked for the repair say whether what was read of the source counts."""
+        """Have whoever asked say whether what was read of the source counts, and write down what does not fit."""
         try:
             self._on_read()
+            comparison.rejected.flush()
         except BaseException:
             comparison.discard(fetched)
             raise

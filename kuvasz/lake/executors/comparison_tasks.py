@@ -22,6 +22,7 @@ from kuvasz.fold.difference import Listing, find
 from kuvasz.fold.digest import Buckets, bucket_of, fingerprints, group_of
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors.expression_jobs import Chunks
+from kuvasz.lake.executors.refused_rows import RefusedPart
 from kuvasz.lake.executors.tasks import slim_worker, to_ipc
 from kuvasz.lake.files.data_file import DataFile, field_id, file_io, remove, write_rows
 from kuvasz.lake.format.layout import Layout
@@ -104,7 +105,7 @@ class Outcome:
 
     value: Any = None
     error: KuvaszError | None = None
-    rejected: bytes | None = None  #: Arrow IPC of the source's rows that do not fit
+    rejected: bytes | None = None  #: the source's rows that do not fit: see `kuvasz.lake.executors.refused_rows`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,19 +395,18 @@ class RunEvaluated:
         return _guarded(self.job, self.part, chunks)
 
 
-def _noting(chunks: Iterable[Rows], rejected: list[pa.Table]) -> Iterator[Rows]:
+def _noting(chunks: Iterable[Rows], left_out: RefusedPart) -> Iterator[Rows]:
     """Yield rows, and gather what does not fit."""
     for rows in chunks:
-        if rows.rejected is not None:
-            rejected.append(rows.rejected)
+        left_out.add(rows.rejected)
         yield rows
 
 
 def _guarded(job: Job, part: Part, chunks: Chunks | None) -> Outcome:
-    rejected: list[pa.Table] = []
+    left_out = RefusedPart(job.reading.shape.place, "table")
     try:
-        value = job.result(part, _noting(job.reading.rows(part, chunks), rejected))
-        return Outcome(value=value, rejected=to_ipc(pa.concat_tables(rejected)) if rejected else None)
+        value = job.result(part, _noting(job.reading.rows(part, chunks), left_out))
+        return Outcome(value=value, rejected=left_out.packed())
     except KuvaszError as error:
         return Outcome(error=error)
     except FileNotFoundError as error:

@@ -21,6 +21,7 @@ from kuvasz.decode import tuples
 from kuvasz.errors import DecodeError, InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys, Sids, hash_keys
 from kuvasz.lake.executors.owned_changes import RefusedOwner, apply_together
+from kuvasz.lake.executors.refused_rows import RefusedPart, packed
 from kuvasz.lake.files.data_file import (
     DataFile,
     DataFileWriter,
@@ -47,9 +48,6 @@ Task = TypeVar("Task", "ChunkTask", "CompleteTask")
 
 #: Raw text of a copy that is held together to be divided into partitions and sorted: fewer and better files for it.
 _PORTION_BYTES = 64 << 20
-
-#: Of what is written down of rows of one range that do not fit: a table of which most rows do not is a mistake.
-_REJECTED_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +107,7 @@ class ChunkDone:
     closings: Closings | None = None
     delta: Int32s | None = None  #: as in `clone.ChunkOutcome`
     operations: tuple[Operations, ...] = ()  #: per source of the chunk
-    rejected: bytes | None = None  #: Arrow IPC of what was left out of it: see `kuvasz.modes.rejects.RECORD`
+    rejected: bytes | None = None  #: what was left out of it: see `kuvasz.lake.executors.refused_rows`
     places: Int32s | None = None  #: where each row of a chunk came to be; None: as they were
     whose: Int32s | None = None  #: as in `clone.ChunkOutcome`
     error: KuvaszError | None = None
@@ -181,7 +179,7 @@ class ApplyChunks:
             operations=tuples.operations_of(data, lengths, [one.end for one in task.owners] or [len(lengths)]),
             whose=applied.whose,
             order=task.order,
-            rejected=None if applied.rejected is None else to_ipc(applied.rejected),
+            rejected=packed(applied.rejected) if applied.rejected else None,
             waiting=None if applied.waiting is None else to_ipc(applied.waiting),
         )
 
@@ -288,10 +286,10 @@ class CopyTask:
             return CopyDone(error=InternalError(f"a copy failed: {traceback.format_exc(limit=8)}"))
 
     def _copy(self, chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]]) -> CopyDone:
-        rejected: list[pa.Table] = []
-        applied = self._applied(chunks, rejected)
+        left_out = RefusedPart(self.shape.place, "copy")
+        applied = self._applied(chunks, left_out)
         done = self._copy_plain(applied) if self.layout.is_plain else self._copy_arranged(applied)
-        done = dataclasses.replace(done, rejected=to_ipc(pa.concat_tables(rejected)) if rejected else None)
+        done = dataclasses.replace(done, rejected=left_out.packed())
         if self.key_files is None:
             return done
         try:
@@ -305,7 +303,7 @@ class CopyTask:
     def _applied(
         self,
         chunks: Iterable[tuple[bytes | bytearray | memoryview, Evaluated | None]],
-        rejected: list[pa.Table],
+        left_out: RefusedPart,
     ) -> Iterator[tuple[clone.Copied, int]]:
         """Yield what comes of each chunk, with its size, and gather what was left out of it.
 
@@ -314,15 +312,7 @@ class CopyTask:
         """
         for data, evaluated in chunks:
             copied = dispatch.apply_copy(self.shape, data, self.lsn, evaluated)
-            if copied.rejected is not None and copied.rejected.num_rows:
-                rejected.append(copied.rejected)
-                if sum(some.nbytes for some in rejected) > _REJECTED_BYTES:
-                    count = sum(some.num_rows for some in rejected)
-                    message = f"{self.shape.place}: {count} rows and more of one part of its copy do not fit"
-                    hint = (
-                        f"the first: {rejected[0].slice(0, 1).to_pylist()[0]['reason']}; mend the table's map entry"
-                    )
-                    raise DecodeError(message, hint=hint)
+            left_out.add(copied.rejected)
             yield copied, len(data)
 
     def _copy_arranged(self, chunks: Iterable[tuple[clone.Copied, int]]) -> CopyDone:

@@ -12,7 +12,8 @@ from kuvasz.decode import tuples
 from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk
-from kuvasz.lake.commit.failures import by_source, failed, told
+from kuvasz.lake.commit.failures import failed, told
+from kuvasz.lake.executors.refused_rows import by_source
 from kuvasz.model import NO_OPERATIONS, TableType
 from kuvasz.ports import Failure, Receipt
 
@@ -89,7 +90,7 @@ class MemoryCommitStage:
             rows_of=cut.rows_of,
             operations_of=_operations_of(cut),
             commit_us=cut.commit_us,
-            rejected=by_source(pa.concat_tables(rejected) if rejected else None),
+            rejected=by_source(pa.concat_tables(rejected)) if rejected else {},
             seconds=time.monotonic() - begin,
         )
 

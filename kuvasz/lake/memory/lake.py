@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from kuvasz.config import names
 from kuvasz.errors import LakeError, SchemaError, place_of
-from kuvasz.lake.commit.failures import by_source
+from kuvasz.lake.executors.refused_rows import by_source
 from kuvasz.lake.format import gaps
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.lake.memory.commit_stage import MemoryCommitStage

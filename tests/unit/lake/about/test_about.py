@@ -17,6 +17,7 @@ from kuvasz.errors import LakeError
 from kuvasz.lake.about import about as lake_about
 from kuvasz.lake.about.about import LakeAbout
 from kuvasz.lake.about.rows import WaitingRows
+from kuvasz.lake.executors import refused_rows
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure, Receipt
 from tests.support.changes import (
@@ -204,6 +205,41 @@ def test_what_does_not_fit_is_written_down_before_a_position_passes_it(world: Lo
     assert rejected(world)[1:] == [("U", 1100, 1, '{"id": "1"}'), ("I", 1200, 0, '{"id": "4"}')]
 
 
+def test_much_that_does_not_fit_is_written_down_in_portions_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refused_rows, "PORTION_BYTES", 1)
+    world = LocalWorld(tmp_path, about="_kuvasz")
+    prepare_rejecting(world)
+    world.copy("eu", (9, BAD, "y"))
+    seen: list[int] = []
+
+    def refuse() -> None:
+        seen.append(len(rejected(world)))
+        raise LakeError("the catalog is away", hint="wait")
+
+    world.stored(REJECTS).before_commit += [lambda: None, refuse]
+    eu = Sender()
+    (receipt,) = world.applied(work(*(eu.one(insert(number, BAD, (1 << 20) * "x")) for number in range(3))))
+    assert (receipt.rejected, seen) == ({"eu": 3}, [3]), "the copy's and two are there, and not written again"
+    assert [one[3] for one in rejected(world)[1:]] == [f'{{"id": "{number}"}}' for number in range(3)]
+    world.lake.close()
+
+
+def test_what_a_repair_meets_is_written_down_or_its_files_are_nobody_s(world: LocalWorld) -> None:
+    prepare_rejecting(world)
+    world.copy("eu", (1, 1, "x"), (2, BAD, "y"))
+    lines = Lines([(1, 2, "x"), (3, BAD, "z")])
+    world.stored(REJECTS).before_commit.append(lambda: Path("gone").read_bytes())
+    at = SourcePosition(lsn=9000)
+    with pytest.raises(LakeError, match="rows that do not fit cannot be kept"):
+        world.lake.repair(feed(), ITEMS, [lines], at)
+    assert world.orphans() == []
+    receipt = world.lake.repair(feed(), ITEMS, [lines], at)
+    assert (receipt.rejected, world.of("eu")) == ({"eu": 1}, {1: (2, "x")})
+    assert rejected(world)[-1][:2] == ("R", 9000)
+
+
 def test_a_position_waits_for_what_cannot_be_written_down(world: LocalWorld) -> None:
     prepare_rejecting(world)
     world.copy("eu", (1, BAD, "x"))
@@ -304,7 +340,7 @@ def test_what_a_clone_lacks_because_it_was_rejected_takes_later_rows_with_it(wor
 
 
 def test_a_value_of_before_a_rejected_row_of_the_same_commit_is_not_taken(tmp_path: Path) -> None:
-    world = LocalWorld(tmp_path, about="_kuvasz", chunk_bytes="64kB")
+    world = LocalWorld(tmp_path, about="_kuvasz")
     prepare_rejecting(world)
     world.copy("eu", (1, 1, "old"), (2, 1, "old"))
     eu = Sender()
