@@ -52,7 +52,7 @@ class Store:
 
     def put(self, number: int, *targets: str) -> list[Ticket]:
         works = (SimpleNamespace(target=name, changes=()) for name in targets)
-        tickets = [Ticket(SimpleNamespace(work=work, number=number)) for work in works]
+        tickets = [Ticket(SimpleNamespace(work=work, number=number, rejected=list)) for work in works]
         self.lanes.put(tickets)
         return tickets
 
