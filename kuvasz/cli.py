@@ -30,11 +30,13 @@ from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, StateTaken, first_of
 from kuvasz.shown import escapes
+from kuvasz.state.maps.named import named
 from kuvasz.state.store import cluster_member, state_of
 
 if TYPE_CHECKING:
     from kuvasz.admin.server import AdminServer
     from kuvasz.app import App
+    from kuvasz.config.written.map_store import MapStore
     from kuvasz.state.ports import ClusterMember
 
 app = typer.Typer(
@@ -52,11 +54,13 @@ _COLLECTOR = 2_000, 10, 10
 _UNFOLDED = 10_000
 
 #: Before the verb; the environment stands in for it here alone, so that it never outranks what was written.
+_CONFIG = "--config", "--map", "-c"
+_CONFIG_HELP = "The map: a file, sqlite:map.db or postgresql://…"
 GlobalConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="The map file.", envvar="KUVASZ_CONFIG", show_default=False),
+    str | None,
+    typer.Option(*_CONFIG, help=_CONFIG_HELP, envvar="KUVASZ_CONFIG", show_default=False, show_envvar=False),
 ]
-ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="The map file.", show_default=False)]
+ConfigOption = Annotated[str | None, typer.Option(*_CONFIG, help=_CONFIG_HELP, show_default=False)]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="An option: pipeline.workers=4.", show_default=False)
 ]
@@ -71,7 +75,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 class _Globals:
     """What was given before the verb."""
 
-    config: Path | None
+    config: str | None
     settings: tuple[str, ...]
 
 
@@ -799,6 +803,68 @@ _steering_sources("pause", "Have all tables of sources or tenants stay where the
 _steering_sources("resume", "Let paused tables of sources or tenants follow again.")
 
 
+map_ = typer.Typer(help="The map where it is kept: taken in, given out, and as it was.", no_args_is_help=True)
+app.add_typer(map_, name="map")
+
+
+def _store(context: typer.Context, config: str | None) -> MapStore:
+    path = config or _globals(context).config
+    if path is None:
+        raise ConfigError("nobody said where the map is", hint="kuvasz --config sqlite:map.db map …")
+    return named(path)
+
+
+@map_.command("import")
+def map_import(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="The YAML file.", show_default=False)],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a file's text where the map is kept, and have the running kuvasz go by it."""
+    from kuvasz.verbs.maps import stored as verb
+
+    outcome = verb.taken_in(_store(context, config), file, _overrides(context, settings))
+    if as_json:
+        _print_json(dataclasses.asdict(outcome))
+    else:
+        print(verb.told(outcome))
+
+
+@map_.command("export")
+def map_export(
+    context: typer.Context,
+    version: Annotated[
+        int | None, typer.Option("--version", help="An earlier one: see `map versions`.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A new file, instead of stdout.", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Give out the map's text as it is kept, with comments, references and all."""
+    from kuvasz.verbs.maps import stored as verb
+
+    text = _store(context, config).raw(version)
+    if output is None:
+        sys.stdout.buffer.write(text)
+    else:
+        verb.write_out(text, output)
+
+
+@map_.command("versions")
+def map_versions(context: typer.Context, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List what the map was, and who wrote it."""
+    from kuvasz.verbs.maps import stored as verb
+
+    found = _store(context, config).versions()
+    if as_json:
+        _print_json(verb.as_json(found))
+    else:
+        print(escapes.lines(verb.render(found)))
+
+
 cluster = typer.Typer(help="The processes that have one map.", no_args_is_help=True)
 app.add_typer(cluster, name="cluster")
 
@@ -845,7 +911,7 @@ def demo(context: typer.Context, config: ConfigOption = None) -> None:
     from kuvasz.demo.run import main as run_demo
 
     path = config or _globals(context).config
-    raise typer.Exit(run_demo([*(["--config", str(path)] if path else []), *context.args]))
+    raise typer.Exit(run_demo([*(["--config", path] if path else []), *context.args]))
 
 
 def _globals(context: typer.Context) -> _Globals:
@@ -854,21 +920,25 @@ def _globals(context: typer.Context) -> _Globals:
     return given
 
 
-def _loaded(context: typer.Context, config: Path | None = None, settings: Sequence[str] | None = None) -> Loaded:
-    """Read the configuration that was named before the verb or after it; what comes later wins."""
-    before = _globals(context)
-    path = config or before.config
+def _overrides(context: typer.Context, settings: Sequence[str] | None) -> dict[str, str]:
     overrides = {}
-    for text in (*before.settings, *(settings or ())):
+    for text in (*_globals(context).settings, *(settings or ())):
         name, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"--set {text}: no value", hint="write --set pipeline.workers=4")
         overrides[name] = value
+    return overrides
+
+
+def _loaded(context: typer.Context, config: str | None = None, settings: Sequence[str] | None = None) -> Loaded:
+    """Read the configuration that was named before the verb or after it; what comes later wins."""
+    path = config or _globals(context).config
+    overrides = _overrides(context, settings)
     if path is None and "databases" not in overrides and not os.environ.get("KUVASZ_DATABASES"):
         raise ConfigError(
             "there is no map", hint="name it: kuvasz --config map.yaml, or KUVASZ_CONFIG; `kuvasz --help` has more"
         )
-    return load.load(path, None, overrides)
+    return load.load(None if path is None else named(path), None, overrides)
 
 
 def _print_json(value: object, redact: Redactor | None = None) -> None:

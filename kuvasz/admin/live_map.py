@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kuvasz import log
 from kuvasz.config import load
 from kuvasz.config.written import map_text
-from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError, KuvaszError, MapBusy
 from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
     from kuvasz.config.model import Config
     from kuvasz.config.written.map_edit import MapEdit
+    from kuvasz.config.written.map_store import MapStore
     from kuvasz.sync.rules.map_difference import MapDifference
 
 #: From the map that runs, checked and as its file is written, to what is to be changed in that.
@@ -110,13 +109,9 @@ class LiveMap:
         """
         async with self._turn:
             known = self._known()
-            if known.path is None:
-                raise ConfigError("the map is from no file: it cannot be changed", hint="give it one with --config")
-            if not known.origin_of(("databases",)).startswith(f"{known.path}:"):
-                raise ConfigError("`databases` is not from the map's file", hint="it wins over what is in the file")
-            file = MapFile(known.path)
+            store = known.editable
             await self._settled()
-            text = await asyncio.to_thread(self._edited, known, file, edit)
+            text = await asyncio.to_thread(self._edited, known, store, edit)
             if text is None:
                 return
             loaded = await asyncio.to_thread(load.with_text, known, text)
@@ -126,7 +121,7 @@ class LiveMap:
             await asyncio.to_thread(prove, loaded)
             await asyncio.to_thread(self._app.ask_lake, found)
             self._app.refuse_if_changing()  # nothing may refuse it once it is written, but the end of kuvasz
-            await asyncio.to_thread(file.exchange, text, known.digest)
+            await asyncio.to_thread(store.exchange, text, known.digest)
             self.loaded = loaded
             try:
                 self._app.take_over(found, may_drop=may_drop)
@@ -144,9 +139,9 @@ class LiveMap:
                     await asyncio.sleep(_LOOK_S / 20)
         self._app.refuse_if_changing()
 
-    def _edited(self, known: Loaded, file: MapFile, edit: EditMap) -> str | None:
+    def _edited(self, known: Loaded, store: MapStore, edit: EditMap) -> str | None:
         """Return the text of the file after what is to be changed; None if that is nothing."""
-        text = file.text(known.digest)
+        text = store.text(known.digest)
         edits = edit(self._app.config, map_text.meaning(text))
         return map_text.edited(text, edits) if edits else None
 
@@ -224,16 +219,9 @@ class LiveMap:
             _log.tell(Event.BUG_IN_MAP)
         return True
 
-    def _stamp(self) -> tuple[int, ...] | None:
-        """Return what differs when the file was written again, or another one is in its place."""
-        path: Path | None = None if self.loaded is None else self.loaded.path
-        if path is None:
-            return None
-        try:
-            found = path.stat()
-        except OSError:  # who replaces it may have taken it away for a moment
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    def _stamp(self) -> object:
+        """Return what differs when the map was written again, or another one is in its place."""
+        return None if self.loaded is None or self.loaded.store is None else self.loaded.store.stamp()
 
 
 __all__ = ["EditMap", "LiveMap", "ProveMap"]

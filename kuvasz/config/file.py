@@ -19,7 +19,7 @@ from kuvasz.config.problem import OptionOrigin, Path, Problem
 from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path as FilePath
+    from kuvasz.config.written.map_store import MapStore
 
 _TAG = "tag:yaml.org,2002:"
 
@@ -53,32 +53,19 @@ class Document:
     digest: str = ""
 
 
-def read(path: FilePath) -> Document:
-    """Read a map file. A file that is only a list is taken for ``databases``.
+def read(store: MapStore) -> Document:
+    """Read a map. One that is only a list is taken for ``databases``.
 
     Raises:
-        ConfigError: The file cannot be read or is no YAML.
+        ConfigError: It cannot be read or is no YAML.
     """
-    found = raw(path)
+    found = store.raw()
     try:
         text = found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        msg = f"cannot read the map {str(path)!r}: byte {error.start} is not UTF-8"
+        msg = f"cannot read the map {store.place!r}: byte {error.start} is not UTF-8"
         raise ConfigError(msg, hint="save the file as UTF-8") from None
-    return dataclasses.replace(parse(text, name=str(path)), digest=hashlib.sha256(found).hexdigest())
-
-
-def raw(path: FilePath) -> bytes:
-    """Return what a map file has.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read the map {str(path)!r}: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(msg, hint="name the file with --config or KUVASZ_CONFIG") from None
+    return dataclasses.replace(parse(text, name=store.place), digest=hashlib.sha256(found).hexdigest())
 
 
 def parse(text: str, *, name: str) -> Document:

@@ -19,6 +19,8 @@ from pydantic import ValidationError
 from kuvasz.config import check, environment, file, names, problem, secrets, sources, template, translate
 from kuvasz.config.model import Config
 from kuvasz.config.problem import OptionOrigin, Path, Problem
+from kuvasz.config.written import relative_paths
+from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from kuvasz.config.environment import Setting
     from kuvasz.config.file import Document
     from kuvasz.config.template import Filled
+    from kuvasz.config.written.map_store import MapStore
 
 #: Mappings whose names are not ours.
 _FREE = (("lake", "properties"), ("spark", "conf"))
@@ -45,17 +48,35 @@ class Loaded:
         config: The checked configuration.
         origins: Option -> where it was written; an option that is not in it has its default.
         secrets: Values that are secret wherever they stand; for `secrets.SecretFilter`.
-        path: The map file, if there was one.
+        store: Where the map is, if there was one.
         overrides: The flags that it was read with.
-        digest: SHA-256 of the map file; empty without one.
+        digest: SHA-256 of the map's text; empty without one.
     """
 
     config: Config
     origins: Mapping[Path, OptionOrigin]
     secrets: frozenset[str] = dataclasses.field(repr=False)
-    path: FilePath | None = None
+    store: MapStore | None = None
     overrides: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     digest: str = ""
+
+    @property
+    def path(self) -> FilePath | None:
+        """The map's file, if it is in one."""
+        return self.store.path if isinstance(self.store, MapFile) else None
+
+    @property
+    def editable(self) -> MapStore:
+        """Where the map is, and can be changed.
+
+        Raises:
+            ConfigError: Its groups are not from there.
+        """
+        if self.store is None:
+            raise ConfigError("the map is from no file: it cannot be changed", hint="give it one with --config")
+        if not self.origin_of(("databases",)).startswith(f"{self.store.place}:"):
+            raise ConfigError("`databases` is not from the map's file", hint="it wins over what is in the file")
+        return self.store
 
     @property
     def origin(self) -> dict[str, str]:
@@ -97,70 +118,84 @@ def nowhere(_database: str, _table: str, _option: str) -> str:
 
 
 def load(
-    path: FilePath | None,
+    place: FilePath | MapStore | None,
     environ: Mapping[str, str] | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> Loaded:
     """Read, fill in and check a configuration.
 
     Args:
-        path: The map file; None to take everything from environment and flags.
+        place: The map's file, or where else it is; None to take everything from environment and flags.
         environ: The environment; the process's own by default.
         overrides: Flags: option's path, such as ``pipeline.workers`` -> its text.
 
     Raises:
         ConfigError: Something is wrong; the text has a line for each fault, with its place.
     """
-    document = file.read(path) if path is not None else file.Document(value={}, origins={})
-    return _load(document, path, os.environ if environ is None else environ, overrides or {})
+    store = MapFile(place) if isinstance(place, FilePath) else place
+    document = file.Document(value={}, origins={}) if store is None else file.read(store)
+    return _load(document, store, os.environ if environ is None else environ, overrides or {})
 
 
 def _load(
-    document: Document, path: FilePath | None, environ: Mapping[str, str], overrides: Mapping[str, str]
+    document: Document, store: MapStore | None, environ: Mapping[str, str], overrides: Mapping[str, str]
 ) -> Loaded:  # fmt: skip
     flags, flag_problems = environment.from_flags(overrides)
     names = template_names(document.value) | {name for flag in flags for name in template_names(flag.value)}
     settings, problems = environment.from_environment(environ, referenced=names)
-    folder = FilePath() if path is None else path.parent
+    folder = FilePath() if store is None else store.folder or FilePath("/")
     builder = _Builder(document, environ, folder)
     builder.problems += problems + flag_problems
     for setting in (*settings, *flags):
         builder.put(setting)
-    config = builder.config().anchored(folder)
+    config = builder.config()
+    if store is not None and store.folder is None:
+        relative_paths.refuse(config, store.place)
+    config = config.anchored(folder)
     # A password that is a name as well is hidden by its place in a url: anywhere else, and in the SQL that mends
     # something above all, it is the name that is meant.
-    hidden = frozenset(builder.secrets) - sources.identifiers(config)
+    secret = builder.secrets | (frozenset() if store is None else store.secrets)
+    hidden = frozenset(secret) - sources.identifiers(config)
     return Loaded(
-        config=config, origins=builder.origins, secrets=hidden, path=path, overrides=dict(overrides),
+        config=config, origins=builder.origins, secrets=hidden, store=store, overrides=dict(overrides),
         digest=document.digest,
     )  # fmt: skip
 
 
 def again(loaded: Loaded, environ: Mapping[str, str] | None = None) -> Loaded:
-    """Return the same configuration as its file has it now, with the same flags.
+    """Return the same configuration as its map has it now, with the same flags.
 
     Raises:
-        ConfigError: Something is wrong; or there is no file.
+        ConfigError: Something is wrong; or there is no map.
     """
-    if loaded.path is None:
+    if loaded.store is None:
         raise ConfigError("the configuration is from no file", hint="give it one with --config, and start again")
-    return load(loaded.path, environ, loaded.overrides)
+    return load(loaded.store, environ, loaded.overrides)
 
 
 def with_text(loaded: Loaded, text: str, environ: Mapping[str, str] | None = None) -> Loaded:
-    """Return the same configuration as it would be if its file had another text, with the same flags.
+    """Return the same configuration as it would be if its map had another text, with the same flags.
 
     Raises:
-        ConfigError: Something is wrong. No places are named: they would be of a file that nobody has.
+        ConfigError: Something is wrong. No places are named: they would be of a text that nobody has.
     """
-    assert loaded.path is not None
-    name = str(loaded.path)
-    document = file.parse(text.removeprefix("\ufeff"), name=name)
+    assert loaded.store is not None
+    return of_store(loaded.store, text, environ, loaded.overrides)
+
+
+def of_store(
+    store: MapStore,
+    text: str,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Return the configuration that a map would be if it had a text; see `with_text`."""
+    document = file.parse(text.removeprefix("\ufeff"), name=store.place)
     document = dataclasses.replace(document, digest=hashlib.sha256(text.encode()).hexdigest())
     try:
-        return _load(document, loaded.path, os.environ if environ is None else environ, loaded.overrides)
+        return _load(document, store, os.environ if environ is None else environ, overrides or {})
     except ConfigError as error:
-        message = re.sub(rf"(?m)^{re.escape(name)}:\d+:\d+: ", "", error.message)
+        message = re.sub(rf"(?m)^{re.escape(store.place)}:\d+:\d+: ", "", error.message)
         raise ConfigError(message, hint=error.hint) from None
 
 

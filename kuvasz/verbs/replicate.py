@@ -15,7 +15,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,6 +27,7 @@ from kuvasz.app import App
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
 from kuvasz.errors import ConfigError, MapMismatch, StateTaken, first_of
+from kuvasz.state.maps.named import named
 from kuvasz.state.store import state_of
 from kuvasz.sync.context.source_threads import THREAD_NAME
 from kuvasz.verbs.served.looks import LOOKS
@@ -51,7 +51,7 @@ class Replicator:
     lines as the command has them calls `kuvasz.log.set_up`.
 
     Args:
-        config: The map file.
+        config: The map's file; or ``sqlite:map.db``, ``postgresql://…``.
         settings: Options that win over it: ``{"pipeline.workers": "4"}``.
 
     Raises:
@@ -59,7 +59,7 @@ class Replicator:
     """
 
     def __init__(self, config: str | os.PathLike[str], settings: Mapping[str, str] | None = None) -> None:
-        self._loaded = load.load(Path(config), None, dict(settings or {}))
+        self._loaded = load.load(named(os.fspath(config)), None, dict(settings or {}))
         if self._loaded.config.cluster.coordinator is not None:
             hint = "run `kuvasz --config …` for it: a process that loses its lease ends at once, and yours should not"
             raise ConfigError("cluster.coordinator: a program of its own cannot be one of a cluster", hint=hint)

@@ -7,6 +7,8 @@ from typing import Any
 
 from kuvasz.app import App
 from kuvasz.config.load import load
+from kuvasz.config.written.map_file import MapFile
+from kuvasz.config.written.map_store import NOTHING, MapStore
 from kuvasz.errors import MapBusy
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.sync.rules.map_difference import MapDifference
@@ -14,7 +16,7 @@ from tests.support.admin_world import AdminWorld
 
 MAP = """\
 # the shops
-lake: {namespace: shop}
+lake: {namespace: shop, uri: "jdbc:sqlite:LAKE.db", warehouse: LAKE}
 pipeline: {state: STATE}
 server: {address: "127.0.0.1:0"}
 map: {writable: WRITABLE}
@@ -32,14 +34,24 @@ databases:
 
 
 class WritableWorld(AdminWorld):
-    """The application."""
+    """The application.
 
-    def __init__(self, folder: Path, *, is_writable: bool = True) -> None:
+    Args:
+        folder: Its files.
+        is_writable: Whether the API may change its map.
+        store: Where the map is, which has none yet; a file by default.
+    """
+
+    def __init__(self, folder: Path, *, is_writable: bool = True, store: MapStore | None = None) -> None:
         super().__init__(folder)
         self.file = folder / "map.yaml"
         text = MAP.replace("STATE", str(folder / "state")).replace("WRITABLE", str(is_writable).lower())
+        text = text.replace("LAKE", str(folder / "lake"))
         self.file.write_text(text)
-        self.loaded = load(self.file, {"PW": "a-secret"})
+        self.store = MapFile(self.file) if store is None else store
+        if store is not None:
+            store.exchange(text, NOTHING)
+        self.loaded = load(self.store, {"PW": "a-secret"})
         self.app = App(self.loaded.config, lake=MemoryLake())
         self.stand_still()
         self.taken: list[MapDifference] = []
@@ -52,8 +64,8 @@ class WritableWorld(AdminWorld):
 
     @property
     def text(self) -> str:
-        """What the map's file has now."""
-        return self.file.read_text()
+        """What the map is now."""
+        return self.store.raw().decode()
 
     def _refuse(self) -> None:
         if self.busy is not None:
@@ -62,5 +74,5 @@ class WritableWorld(AdminWorld):
     def _take_over(self, found: MapDifference, *, may_drop: bool | None = None) -> None:
         self.dropping.append(may_drop)
         self.app.config = found.config
-        self.loaded = load(self.file)
+        self.loaded = load(self.store)
         self.taken.append(found)

@@ -13,6 +13,7 @@ from markdown_it import MarkdownIt
 from kuvasz.config import load
 from kuvasz.config.file import read
 from kuvasz.config.model import SECTIONS
+from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError
 from tests.support.commands import arguments, inline, is_taken
 
@@ -93,7 +94,7 @@ def test_every_map_is_loaded(page: Path, tmp_path: Path) -> None:
             continue
         file = tmp_path / f"map{number}.yaml"
         file.write_text(re.sub(r"\$\{file:[^}]*\}", f"${{file:{secret}}}", as_map(text)))
-        names = load.template_names(read(file).value)
+        names = load.template_names(read(MapFile(file)).value)
         environ = {name: f"postgresql://h/{name}" if name.endswith("_URL") else "geheim-7-geheim-7" for name in names}
         assert load.load(file, environ).config.databases
 

@@ -42,6 +42,10 @@ ELSEWHERE = {
     "lake/memory/source_notes.py": "contract/test_lake.py",
     "lake/memory/write_stage.py": "contract/test_lake.py",
     "lake/memory/commit_stage.py": "contract/test_lake.py",
+    "config/written/map_store.py": "contract/test_map_stores.py",
+    **{f"state/maps/{name}.py": "contract/test_map_stores.py" for name in (
+        "database_map", "map_table", "postgres_table", "sqlite_table",
+    )},
     # The coordinator: what it keeps is the port's contract, who may is asked of a real one.
     **{f"state/coordinator/{name}.py": "contract/test_state.py" for name in (
         "address_document", "documents", "feed_documents", "file_document", "note_documents", "number_documents",

@@ -45,7 +45,7 @@ class VerificationRequests:
     async def answer(self, request: web.Request) -> web.Response:
         """Compare; the answer comes when it is done."""
         loaded = self._live_map.loaded
-        if loaded is None or loaded.path is None:
+        if loaded is None or loaded.store is None:
             raise RequestRefused(409, "the map is from no file: no command can read it", "start kuvasz with --config")
         if self._is_busy:
             raise RequestRefused(409, "another comparison is under way", "wait for its end")
@@ -83,7 +83,8 @@ class VerificationRequests:
 
 def _arguments(loaded: Loaded, given: Mapping[str, Any]) -> list[str]:
     """Return the arguments of the command."""
-    found = ["verify", "--json", "--config", str(loaded.path)]
+    assert loaded.store is not None
+    found = ["verify", "--json", "--config", loaded.store.given]
     for name, value in loaded.overrides.items():
         found += ["--set", f"{name}={value}"]
     for name in ("table", "sid"):

@@ -122,18 +122,22 @@ class Standby:
             return False
         holder = self._member.holder()
         try:
-            again = load.load(self.loaded.path, None, self.loaded.overrides)
+            again = load.again(self.loaded)
         except ConfigError as error:
-            _log.tell(Event.MAP_REFUSED, file=str(self.loaded.path), reason=str(error))
+            _log.tell(Event.MAP_REFUSED, file=_place(self.loaded), reason=str(error))
             return False
         digest = map_digest(again.config)
         if holder is not None and digest != holder.map_digest:
             return False
         if (held := _read_at_start(again.config, self.loaded.config)) is not None:
-            _log.tell(Event.MAP_REFUSED, file=str(self.loaded.path), reason=f"{held} is read by a start alone")
+            _log.tell(Event.MAP_REFUSED, file=_place(self.loaded), reason=f"{held} is read by a start alone")
             return False
         self.loaded, self._digest, self.differs = again, digest, False
         return True
+
+
+def _place(loaded: Loaded) -> str:
+    return "no file" if loaded.store is None else loaded.store.place
 
 
 def _read_at_start(after: Config, before: Config) -> str | None:

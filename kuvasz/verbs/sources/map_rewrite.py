@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from kuvasz.config import load
 from kuvasz.config.written import map_text
-from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError
 from kuvasz.verbs import remote
 
@@ -29,19 +28,17 @@ class MapRewrite:
 
     Args:
         loaded: The map, as it was read a moment ago.
-        edits: What is to be changed.
+        edits: What is to be changed; or its whole new text.
 
     Raises:
         ConfigError: The map is from no file, cannot be changed there, or would be faulty.
     """
 
-    def __init__(self, loaded: Loaded, edits: Sequence[MapEdit]) -> None:
-        if loaded.path is None or not loaded.origin_of(("databases",)).startswith(f"{loaded.path}:"):
-            raise ConfigError("`databases` is from no file: it cannot be changed", hint="name the map: --config")
+    def __init__(self, loaded: Loaded, edits: Sequence[MapEdit] | str) -> None:
         self._before = loaded
-        self._file = MapFile(loaded.path)
+        self._file = loaded.editable
         self._old = self._file.text(loaded.digest)
-        self._new = map_text.edited(self._old, edits)
+        self._new = edits if isinstance(edits, str) else map_text.edited(self._old, edits)
         self.loaded = load.with_text(loaded, self._new)  #: what the map would be
 
     def take_over(self, *, drop_removed: bool | None = None) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.config import file
+from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError
 
 
@@ -129,7 +130,7 @@ def test_a_syntax_error_does_not_quote_the_line() -> None:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        file.read(tmp_path / "none.yaml")
+        file.read(MapFile(tmp_path / "none.yaml"))
     assert str(caught.value) == (
         f"cannot read the map '{tmp_path}/none.yaml': no such file or directory\n"
         "hint: name the file with --config or KUVASZ_CONFIG"
@@ -139,12 +140,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "map.yaml").write_bytes(b"a: \xff")
     with pytest.raises(ConfigError, match="byte 3 is not UTF-8"):
-        file.read(tmp_path / "map.yaml")
+        file.read(MapFile(tmp_path / "map.yaml"))
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     (tmp_path / "map.yaml").write_bytes(b"\xef\xbb\xbflake: {}\n")
-    assert file.read(tmp_path / "map.yaml").value == {"lake": {}}
+    assert file.read(MapFile(tmp_path / "map.yaml")).value == {"lake": {}}
 
 
 @settings(deadline=None)  # a busy machine is no fault of ours

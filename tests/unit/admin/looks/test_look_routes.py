@@ -27,6 +27,9 @@ _COMMANDS_ALONE = {
     "notes": "it shows what stands in the tables' properties",
     "trace": "it shows rows of tables, which no role of a token may read by HTTP",
     "rejects": "it shows rows as well, and compares as verify does",
+    "map import": "what comes by HTTP means itself, and the text of a map may have ${…} filled in",
+    "map export": "it has passwords, where the map has them",
+    "map versions": "it is for who exports one of them",
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
 }
 

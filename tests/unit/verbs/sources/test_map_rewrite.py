@@ -75,5 +75,5 @@ def test_a_map_that_would_be_faulty_or_is_from_no_file_is_refused(loaded: Loaded
         MapRewrite(loaded, [Drop(path=("databases", 0, "urls"))])
     assert loaded.path is not None
     databases = '[{database: shop, urls: [{url: "postgresql://a/x"}], tables: {items: }}]'
-    with pytest.raises(ConfigError, match="from no file"):
+    with pytest.raises(ConfigError, match="`databases` is not from the map's file"):
         MapRewrite(load(loaded.path, {}, {"databases": databases}), ADDED)
