@@ -46,6 +46,8 @@ def test_a_catalog_that_its_user_may_not_make_is_told_with_the_sql_that_mends(
         lakeview.prove_catalog(config_of(database, tmp_path, "catalog_user"))
     assert told.value.message == "the catalog cannot be made: catalog_user has no CREATE on schema public"
     assert told.value.hint == "at the catalog's database: GRANT CREATE ON SCHEMA public TO catalog_user;"
+    database.execute(told.value.hint.partition(": ")[2])
+    assert lakeview.prove_catalog(config_of(database, tmp_path, "catalog_user")) == "to be made"
 
 
 def test_what_the_catalog_says_is_told_in_a_line(database: Database, tmp_path: Path) -> None:

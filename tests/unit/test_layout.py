@@ -121,6 +121,7 @@ def test_no_unit_test_is_for_a_module_that_is_gone() -> None:
         "documents.py",
         "examples.py",
         "site.py",
+        "hints.py",
         "references.py",
         "deploy.py",
         "deploy/alerts.py",
