@@ -23,13 +23,13 @@ from kuvasz.admin.api.cut_request import CutRequests
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
-from kuvasz.admin.cut_schedule import CutSchedule
 from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
+from kuvasz.admin.schedules.cut_schedule import CutSchedule
 from kuvasz.admin.sources.source_answers import SourceAnswers
 from kuvasz.admin.tls import HANDSHAKE_S, Tls
 from kuvasz.config.secrets import Redactor

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kuvasz.admin import cut_schedule
-from kuvasz.admin.cut_schedule import CutSchedule
+from kuvasz.admin.schedules import cut_schedule
+from kuvasz.admin.schedules.cut_schedule import CutSchedule
 from kuvasz.config.model import CutsConfig
 from kuvasz.errors import CutRefused
 from kuvasz.worker.cuts import LakeCut

@@ -1,0 +1,1 @@
+"""What a running kuvasz does by the clock: cuts and comparisons on a schedule."""
