@@ -35,6 +35,7 @@ from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
 from kuvasz.state.store import log_index, state_of
 from kuvasz.state.tables import TableStates
+from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.sync import map_change
 from kuvasz.sync.catching_up import CatchingUp
 from kuvasz.sync.context.shared import Shared
@@ -81,6 +82,7 @@ class App:
         self.progress = progress = Progress()
         self.budget = Budget(config.pipeline.most_waiting_bytes)
         self.receipts = Receipts()
+        self.verdicts = Verdicts(state.verdicts)
         self.phase = "starting"
         self.lot = ParkingLogs(logs_of(config), config.pipeline.park_bytes, progress.hold, progress.release)
         self._stop = asyncio.Event()
@@ -306,6 +308,7 @@ class App:
             routed_by=self._workers.routed_by,
             parked=self.lot.views(),
             released=tuple(source.name for source in self.released),
+            verdicts=self.verdicts.all(),
         )
 
 

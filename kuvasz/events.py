@@ -59,6 +59,9 @@ class Event(enum.Enum):
     RESUME = "resume", INFO, "a person resumes a table"
     RETRY = "retry", INFO, "a person retries a table"
     CUT = "cut", INFO, "a cut: tables are tagged at one LSN of each source"
+    TABLE_VERIFIED = "table_verified", INFO, "a table equals its source"
+    TABLE_DIFFERS = "table_differs", ERROR, "a table differs from its source"
+    VERIFY_FAILED = "verify_failed", WARNING, "a table could not be compared with its source and is tried again"
     CUT_MISSED = "cut_missed", WARNING, "a cut of the schedule cannot be made now and is tried again"
     RESYNC = "resync", INFO, "a person resyncs a table"
 
@@ -150,6 +153,7 @@ class Event(enum.Enum):
     TABLE_UNMAPPED = "table_unmapped", WARNING, "a table is not in the map any more: its changes are not kept"
     TABLE_BACK = "table_back", WARNING, "a table is in the map again, and missed changes meanwhile"
     NOTE_FAILED = "note_failed", WARNING, "the state of a table could not be kept"
+    VERDICTS_FAILED = "verdicts_failed", WARNING, "what comparisons found could not be kept"
     FEEDS_FAILED = "feeds_failed", WARNING, "which tables the sources feed could not be kept"
     RELATION_FILES_FAILED = (
         "relation_files_failed",

@@ -336,7 +336,10 @@ class Tags(Protocol):
 
 
 class Lake(Protocol):
-    """The lake. Calls block; every target is used by one caller at a time, different targets side by side."""
+    """The lake. Calls block; every target is used by one caller at a time, different targets side by side.
+
+    Large because it is all that the pipeline may ask of a destination.
+    """
 
     notes: SourceNotes  #: what it remembers of sources' tables beside their rows
     maintenance: Maintenance  #: of its tables' files
@@ -356,6 +359,11 @@ class Lake(Protocol):
 
     def why_dead(self) -> LakeError | None:
         """Say why nothing can be committed any more in this process; None while something can."""
+
+    @property
+    def session(self) -> Any:  # noqa: ANN401 (Spark's, which is known to `lake` alone)
+        """The Spark in which tables can be compared with their sources beside all else; None: they cannot be."""
+        return None
 
     def patrol(self) -> Sequence[Failure]:
         """Look at the targets as others may have left them since their last commits.

@@ -11,8 +11,10 @@ from kuvasz.state.progress import Durable
 if TYPE_CHECKING:
     from kuvasz.parking.logs import ParkedView
     from kuvasz.ports import Upkeep
+    from kuvasz.state.ports import TableKey
     from kuvasz.state.progress import Progress
     from kuvasz.state.tables import TableState
+    from kuvasz.state.verdicts.verdict import Verdict
     from kuvasz.sync.source_sync import SourceSync
 
 
@@ -52,6 +54,7 @@ class View:
     routed_by: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: target -> what by, if not its name
     parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
     released: tuple[str, ...] = ()  #: sources that left the map since the start, whose slots are there still
+    verdicts: Mapping[TableKey, Verdict] = dataclasses.field(default_factory=dict)  #: of the tables compared so far
 
     def tables_of(self) -> Mapping[str, list[TableState]]:
         """Return the tables of each source, by its name."""

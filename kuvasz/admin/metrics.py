@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kuvasz.admin.observer import Snapshot
     from kuvasz.parking.logs import ParkedView
     from kuvasz.ports import Receipt
+    from kuvasz.state.verdicts.verdict import Verdict
     from kuvasz.view import View
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -46,6 +47,8 @@ HELP = {
     "kuvasz_rows": "Row changes applied to the lake since the start: what the source did, of any table type.",
     "kuvasz_copied_rows": "Rows of the initial copy read since the start.",
     "kuvasz_rejected_rows": "Rows that did not fit their table and were written down instead, since the start.",
+    "kuvasz_verified_timestamp_seconds": "Unix time of a table's last comparison on a schedule, the oldest of all.",
+    "kuvasz_differing_keys": "Keys that differed between table and source when they were compared, and do still.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
     "kuvasz_last_wire_message_timestamp_seconds": "Unix time at which the source was last heard, also when idle.",
     "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake.",
@@ -171,9 +174,31 @@ def _of_tables(
     yield _counter(
         "kuvasz_copied_rows", labels, [(key, sum(one.copied_rows for one in found)) for key, found in groups.items()]
     )
+    yield from _verdicts(labels, groups, view)
     yield _counter(
         "kuvasz_rejected_rows", labels, [(key, sum(one.rejected for one in found)) for key, found in groups.items()]
     )
+
+
+def _verdicts(
+    labels: tuple[str, ...], groups: Mapping[tuple[str, ...], Sequence[TableState]], view: View
+) -> Iterator[str]:
+    """Yield what comparisons found; rows of no source are counted with the table."""
+    is_all = labels == ("table",)
+    ended: dict[tuple[str, ...], list[Verdict]] = {}
+    for key, tables in groups.items():
+        mine = {(one.target, one.source) for one in tables} | (
+            {(one.target, "") for one in tables} if is_all else set()
+        )
+        ended[key] = [found for one in mine if (found := view.verdicts.get(one)) is not None and found.at]
+    yield _gauge(
+        "kuvasz_verified_timestamp_seconds", labels,
+        [(key, min(one.at for one in verdicts)) for key, verdicts in ended.items() if verdicts],
+    )  # fmt: skip
+    yield _gauge(
+        "kuvasz_differing_keys", labels,
+        [(key, sum(one.left for one in verdicts)) for key, verdicts in ended.items() if verdicts],
+    )  # fmt: skip
 
 
 def _parked(tables: Iterable[TableState], view: View) -> list[ParkedView]:

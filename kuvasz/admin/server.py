@@ -30,6 +30,7 @@ from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.report.report import RunningReport
 from kuvasz.admin.schedules.cut_schedule import CutSchedule
+from kuvasz.admin.schedules.verify_schedule import VerificationSchedule
 from kuvasz.admin.sources.source_answers import SourceAnswers
 from kuvasz.admin.tls import HANDSHAKE_S, Tls
 from kuvasz.config.secrets import Redactor
@@ -99,7 +100,10 @@ async def _observing(server: AdminServer) -> AsyncIterator[None]:
     try:
         async with _beside(_watch(server.observer), "observer"):
             with server.report.hearing():
-                async with server.telling(), _beside(server.cut_schedule.run(), "cuts"):
+                async with (
+                    server.telling(), _beside(server.cut_schedule.run(), "cuts"),
+                    _beside(server.verify_schedule.run(), "verify"),
+                ):  # fmt: skip
                     yield
     finally:
         server.observer.close()
@@ -162,6 +166,7 @@ class AdminServer:
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
         self.cut_schedule = CutSchedule(app)
+        self.verify_schedule = VerificationSchedule(app)
         callers = Callers(self.token, lambda: app.config.server.tokens, self.live_map.on_secrets)
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
         more = {

@@ -18,6 +18,7 @@ from kuvasz.state.tables import State, TableState
 if TYPE_CHECKING:
     from kuvasz.admin.observer import Snapshot
     from kuvasz.parking.logs import ParkedView
+    from kuvasz.state.verdicts.verdict import Verdict
     from kuvasz.view import SourceView
 
 #: Longer than any restart or failover of a server that is meant to be noticed by nobody.
@@ -185,6 +186,21 @@ def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: Er
         "durable_lsn": None if durable_lsn is None else lsn.render(durable_lsn),
         "valid_through": None if valid_through is None else _instant(valid_through),
         "parked": _parked(snapshot.view.parked.get((table.target, table.source))),
+        "verified": _verified(snapshot.view.verdicts.get((table.target, table.source)), errors),
+    }
+
+
+def _verified(verdict: Verdict | None, errors: ErrorView) -> dict[str, Any] | None:
+    """Return what comparisons on a schedule found; None if the table had no turn yet."""
+    if verdict is None:
+        return None
+    return {
+        "at": _instant(verdict.at) if verdict.at else None,
+        "lsn": verdict.lsn or None,
+        "rows": verdict.rows,
+        "differences": verdict.differences,
+        "left": verdict.left,
+        "error": errors.row_text(verdict.error or None),
     }
 
 

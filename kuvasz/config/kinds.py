@@ -124,6 +124,25 @@ def _regex(value: str) -> str:
     return value
 
 
+def day_times(value: str) -> tuple[int, int]:
+    """Return the two times of the day in minutes since midnight: `22:00-05:30`.
+
+    Raises:
+        ValueError: The text is no two times.
+    """
+    found = re.fullmatch(r"(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)", value.strip())
+    hours = [int(part) for part in found.groups()] if found else [24, 0, 24, 0]
+    if hours[0] > 23 or hours[2] > 23 or hours[1] > 59 or hours[3] > 59 or hours[:2] == hours[2:]:
+        msg = f"must be two times of the day, such as 22:00-05:30, not {value!r}"
+        raise ValueError(msg)
+    return 60 * hours[0] + hours[1], 60 * hours[2] + hours[3]
+
+
+def _day_times(value: str) -> str:
+    day_times(value)
+    return value.strip()
+
+
 def _tenants(value: str) -> str:
     groups = re.compile(_regex(value)).groups
     if groups != 1:
@@ -373,6 +392,7 @@ Size: TypeAlias = Annotated[
     WithJsonSchema({"type": ["string", "integer"], "examples": ["512kB", "64MB", "1GB"]}),
 ]
 Regex: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_regex)]
+DayTimes: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_day_times)]
 Tenants: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_tenants)]
 DecimalType: TypeAlias = Annotated[str, AfterValidator(_decimal)]
 LakeType: TypeAlias = Annotated[str, AfterValidator(_lake_type)]

@@ -483,6 +483,27 @@ class CutsConfig(Section):
     """How long the tags of such a cut are kept at least."""
 
 
+class VerificationConfig(Section):
+    """Each table compared with its source, again and again; see `kuvasz verify`. Read anew with the map."""
+
+    every: Annotated[kinds.Duration, kinds.durations("1s", "365d")] | None = None
+    """How long a table goes at most without being compared, as far as `share` lets it be: one table after another,
+    whichever waits longest. Null: only when it is asked for."""
+
+    share: Annotated[kinds.Whole, kinds.between(1, 100)] = 5
+    """The part of the time, in percent, in which a table is being compared: by one Spark task at a time, over one
+    session with its source."""
+
+    rows_per_second: Annotated[kinds.Whole, kinds.between(1, 10**12)] | None = None
+    """Such a session reads no more; no limit by default."""
+
+    between: kinds.DayTimes | None = None
+    """Begins comparisons only between two times of the day, in UTC: `22:00-05:30`."""
+
+    fix: bool = False
+    """What differs is mended as `kuvasz verify --fix` does, and told all the same."""
+
+
 class ClusterConfig(Section):
     """Several processes with one map, of which one replicates and the others stand by to take over."""
 
@@ -674,6 +695,9 @@ class Config(Section):
     cuts: Annotated[CutsConfig, BeforeValidator(kinds.empty)] = Field(default_factory=CutsConfig)
     """All tables tagged at one moment on a schedule."""
 
+    verify: Annotated[VerificationConfig, BeforeValidator(kinds.empty)] = Field(default_factory=VerificationConfig)
+    """Each table compared with its source on a schedule."""
+
     cluster: Annotated[ClusterConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ClusterConfig)
     """Several processes with one map."""
 
@@ -700,6 +724,7 @@ SECTIONS: dict[str, type[Section]] = {
     "server": ServerConfig,
     "map": MapConfig,
     "cuts": CutsConfig,
+    "verify": VerificationConfig,
     "cluster": ClusterConfig,
 }
 

@@ -14,6 +14,7 @@ from kuvasz.state.numbers.number_file import NumberFile
 from kuvasz.state.ports import StateStore
 from kuvasz.state.relation_files import RelationFiles
 from kuvasz.state.source_record_file import SourceRecordFile
+from kuvasz.state.verdicts.verdict_file import VerdictFile
 from kuvasz.state.witness_files import WitnessFiles
 
 
@@ -31,6 +32,7 @@ class StateFolder(StateStore):
         self._feeds = FeedFile(folder)
         self._address = AddressFile(folder)
         self._numbers = NumberFile(folder)
+        self._verdicts = VerdictFile(folder)
 
     @property
     @override
@@ -73,6 +75,12 @@ class StateFolder(StateStore):
     def numbers(self) -> NumberFile:
         """`numbers.json`."""
         return self._numbers
+
+    @property
+    @override
+    def verdicts(self) -> VerdictFile:
+        """`verified.json`."""
+        return self._verdicts
 
     @override
     def record(self, source: str) -> SourceRecordFile:

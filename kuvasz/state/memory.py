@@ -23,9 +23,11 @@ from kuvasz.state.ports import (
     StoredFiles,
     StoredNumbers,
     StoredRecord,
+    StoredVerdicts,
     TableKey,
     Witness,
 )
+from kuvasz.state.verdicts.verdict import Verdict
 
 
 class MemoryNotes(NoteStore):
@@ -213,6 +215,24 @@ class MemoryNumbers(StoredNumbers):
         self._kinds[kind] = self._kinds.get(kind, NumbersOfKind()).renamed(before, after)
 
 
+class MemoryVerdicts(StoredVerdicts):
+    """The last verdict on each table."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[TableKey, Verdict] = {}
+
+    @override
+    def all(self) -> Mapping[TableKey, Verdict]:
+        """See `StoredVerdicts.all`."""
+        return dict(self._verdicts)
+
+    @override
+    def put(self, verdicts: Mapping[TableKey, Verdict | None]) -> None:
+        """See `StoredVerdicts.put`."""
+        both = {**self._verdicts, **verdicts}
+        self._verdicts = {key: one for key, one in both.items() if one is not None}
+
+
 class MemoryOwnership(Ownership):
     """The right to a store in memory.
 
@@ -248,6 +268,7 @@ class MemoryState(StateStore):
         self._feeds = MemoryFeeds()
         self._address = MemoryAddress()
         self._numbers = MemoryNumbers()
+        self._verdicts = MemoryVerdicts()
         self._records: dict[str, SourceRecord] = {}
         self._files: dict[str, MemoryFiles] = {}
         self._owners: dict[Ownership, str] = {}
@@ -293,6 +314,12 @@ class MemoryState(StateStore):
     def numbers(self) -> MemoryNumbers:
         """See `StateStore.numbers`."""
         return self._numbers
+
+    @property
+    @override
+    def verdicts(self) -> MemoryVerdicts:
+        """See `StateStore.verdicts`."""
+        return self._verdicts
 
     @override
     def record(self, source: str) -> MemoryRecord:

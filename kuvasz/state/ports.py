@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 from kuvasz import lsn
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.state.numbers.numbers_of_kind import EntryName, NumbersOfKind
+from kuvasz.state.verdicts.verdict import Verdict
 
 #: A table and the source whose rows are meant: (target, source).
 TableKey: TypeAlias = tuple[str, str]
@@ -478,6 +479,19 @@ class StoredNumbers(Protocol):
         """
 
 
+class StoredVerdicts(Protocol):
+    """The last verdict on each table that was compared with its source. Nothing raises.
+
+    Without it all tables are compared again, as soon as their turn comes.
+    """
+
+    def all(self) -> Mapping[TableKey, Verdict]:
+        """Return all that are kept."""
+
+    def put(self, verdicts: Mapping[TableKey, Verdict | None]) -> None:
+        """Keep verdicts in place of what was kept of the same tables; None forgets a table."""
+
+
 class StateStore(Protocol):
     """The store. Nothing in it is touched before it is asked for."""
 
@@ -508,6 +522,10 @@ class StateStore(Protocol):
     @property
     def numbers(self) -> StoredNumbers:
         """The numbers of the map's entries."""
+
+    @property
+    def verdicts(self) -> StoredVerdicts:
+        """What comparisons found."""
 
     def record(self, source: str) -> StoredRecord:
         """Return the record of a source as it was left; an empty one where nothing is known."""
@@ -540,6 +558,7 @@ __all__ = [
     "StoredFiles",
     "StoredNumbers",
     "StoredRecord",
+    "StoredVerdicts",
     "TableKey",
     "TableWitness",
     "Witness",

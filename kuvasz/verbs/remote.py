@@ -436,8 +436,14 @@ def _tables(tables: list[dict[str, Any]]) -> Table:
             "" if table["newest_change_at"] is None else f"newest {table['newest_change_at'][:19]}Z",
             _parked(table["parked"]),
             f"{table['rejected_rows']:,} rejected" if table.get("rejected_rows") else "",
+            _differing(table.get("verified")),
         )
     return grid
+
+
+def _differing(verified: dict[str, Any] | None) -> str:
+    """Say of a table that was found to differ from its source that it does."""
+    return f"{verified['left']:,} keys differ: kuvasz verify" if verified and verified["left"] else ""
 
 
 def _parked(parked: dict[str, Any] | None) -> str:

@@ -12,12 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError, KuvaszError, SourceError
+from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.shown import escapes
-from kuvasz.source import conninfo
-from kuvasz.sync.rules import members
-from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs import remote, text
+from kuvasz.verify.mapped_tables import members_of, stray_reports
 from kuvasz.verify.read_only import ReadOnlyLake
 from kuvasz.verify.report import SHOWN, Report
 from kuvasz.verify.verification import Verification
@@ -30,11 +28,6 @@ DIFFERENCES_FOUND = 4
 
 #: States of a table of which nobody can tell how far it is.
 _NOT_FOLLOWING = frozenset({"error", "paused", "copying"})
-
-_STRAYS = (
-    "someone else wrote them: DELETE those whose sid no source of the map has; drop a table with `partitions_regex`"
-    " from the lake: it is copied anew"
-)
 
 OnProgress = Callable[[str, str, str, int, int], None]
 
@@ -81,33 +74,7 @@ def reports(
             ]
         if sid is not None and not found:
             raise ConfigError(f"--sid {sid}: no schema is that of this tenant", hint="`kuvasz plan` lists the tables")
-        return found if sid is not None else found + _strays(config, lake, chosen)
-
-
-def _strays(config: Config, lake: ReadOnlyLake, chosen: Sequence[tuple[Source, SourceTableSpec]]) -> list[Report]:
-    """Return a report for each table that has rows of no source."""
-    sids: dict[str, dict[str, str | None]] = {}
-    of_tenants: set[str] = set()
-    for source in config_sources.resolve(config):
-        for spec in source.tables:
-            sids.setdefault(spec.identifier, {})[source.name] = source.sid
-            of_tenants |= {spec.identifier} if spec.schemas is not None else set()
-    found = []
-    for target in {spec.identifier: target_of(spec) for _, spec in chosen}.values():
-        if (
-            target.name in of_tenants
-        ):  # the rows of a tenant that is gone stay, and nothing tells strange ones from them
-            continue
-        try:
-            count = lake.strays(target, sids[target.name])
-        except KuvaszError:  # its sources' reports say so
-            continue
-        if count:
-            found.append(
-                Report(source="nobody", table="", target=target.name, compared="rows of no source", lake_rows=count,
-                       extra=count, left=count, why_left=_STRAYS.format(target=target.name))
-            )  # fmt: skip
-    return found
+        return found if sid is not None else found + stray_reports(config, lake, [spec for _, spec in chosen])
 
 
 def _not_following(config: Config) -> dict[tuple[str, str], str]:
@@ -122,25 +89,6 @@ def _not_following(config: Config) -> dict[tuple[str, str], str]:
         for table in source["tables"]
         if table["state"] in _NOT_FOLLOWING
     }
-
-
-def members_of(source: Source, spec: SourceTableSpec, sid: str | None = None) -> list[SourceTableSpec]:
-    """Return the tables that a collapse takes in, each to be compared by itself; any other table as it is.
-
-    With a sid, and where each has one of its own, it is that one's.
-
-    A source that cannot be asked is not there for the comparison either, which says so.
-    """
-    if not spec.is_collapse:
-        return [spec]
-    try:
-        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
-            found = members.found(source, connection)
-    except SourceError:
-        return [spec]
-    mine = [one for one in found.tables if one.member and one.identifier == spec.identifier]
-    is_all = sid is None or sid == source.name or spec.schemas is None
-    return [one for one in mine if is_all or one.tenant == sid]
 
 
 def _chosen(config: Config, table: str | None, sid: str | None) -> list[tuple[Source, SourceTableSpec]]:

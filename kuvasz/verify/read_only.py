@@ -50,10 +50,13 @@ class ReadOnlyLake:
     Args:
         config: The whole configuration.
         session: A running Spark; started otherwise.
+        spares: Others work with the same Spark and sources, and are left what they want; the number is the rows a
+            second that are read of a source at most, 0: any number. None: it takes what there is.
     """
 
-    def __init__(self, config: Config, session: SparkSession | None = None) -> None:
+    def __init__(self, config: Config, session: SparkSession | None = None, spares: int | None = None) -> None:
         self._config = config
+        self._spares = spares
         self._session = session
         self._owns_session = session is None
         self._properties = store_access.of_lake(config.lake)
@@ -66,7 +69,8 @@ class ReadOnlyLake:
         """
         if self._session is None:
             self._session = spark.open_session(self._config)
-        self._jobs = Jobs(self._session)
+        self._jobs = Jobs(self._session, is_background=self._spares is not None)
+        self._jobs.join()
         self._catalog = Catalog(self._session, self._config.lake.name, self._properties)
         self._temporary = tempfile.TemporaryDirectory(prefix="kuvasz-beside-")
         self._folder = Path(self._temporary.name)
@@ -133,9 +137,12 @@ class ReadOnlyLake:
             is_ordered=target.type is not TableType.APPEND
             or (table.definition.keeps_order and all(naming.tells_newest(file.path) for file in files)),
         )  # fmt: skip
+        if self._spares:
+            requests = [request.at_pace(self._spares) for request in requests]
+        parallelism = pipeline.copy_parallelism if self._spares is None else 1
         compare = Comparison if target.type is TableType.CLONE else GrowingComparison
         return compare(
-            self._jobs, reading, requests, files, parallelism=pipeline.copy_parallelism, folder=self._folder,
+            self._jobs, reading, requests, files, parallelism=parallelism, folder=self._folder,
             on_progress=on_progress,
         )  # fmt: skip
 

@@ -15,6 +15,7 @@ from kuvasz.state.coordinator.store import CoordinatorStore
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.memory import MemoryState
 from kuvasz.state.ports import KnownFile, Note, ServerAddress, SourceRecord, StateStore
+from kuvasz.state.verdicts.verdict import Verdict
 
 ITEMS, OTHERS = ("shop.items", "shop_eu"), ("shop.others/x", "shop_us")
 NOTE = Note(paused_at=5.5, is_resync_due=True, failed_at=3.0, message="wrong\nvalue", hint=None)
@@ -74,6 +75,16 @@ def test_a_note_that_says_nothing_forgets_the_table(place: Place) -> None:
     assert store.notes.all() == {ITEMS: NOTE}
     store.notes.put({ITEMS: Note()})
     assert store.notes.all() == place.open().notes.all() == {}
+
+
+def test_verdicts_are_found_by_the_next_process(place: Place) -> None:
+    first, second = Verdict(at=5.5, lsn="0/1", rows=7, tried_at=5.5), Verdict(error="gone", tried_at=6.0)
+    assert place.open().verdicts.all() == {}
+    place.open().verdicts.put({ITEMS: first, OTHERS: second})
+    place.open().verdicts.put({OTHERS: first})
+    assert place.open().verdicts.all() == {ITEMS: first, OTHERS: first}, "others stay as they are"
+    place.open().verdicts.put({ITEMS: None})
+    assert place.open().verdicts.all() == {OTHERS: first}
 
 
 def test_what_was_handed_out_or_in_is_no_part_of_the_store(place: Place) -> None:

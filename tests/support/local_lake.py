@@ -58,6 +58,9 @@ class LocalJobs:
     def go_background(self) -> None:
         """There is nothing else to run."""
 
+    def join(self) -> None:
+        """See `go_background`."""
+
     def cancel_background(self) -> None:
         """See `go_background`."""
 

@@ -10,6 +10,7 @@ from kuvasz.admin.slotwatch import SlotFacts
 from kuvasz.parking.logs import ParkedView
 from kuvasz.state.progress import Durable
 from kuvasz.state.tables import State, TableState
+from kuvasz.state.verdicts.verdict import Verdict
 from kuvasz.view import SourceView, View
 
 NOW = 1_700_000_000.0
@@ -36,6 +37,7 @@ def snapshot(
     facts: dict | None = None,
     phase: str = "running",
     parked: dict[tuple[str, str], ParkedView] | None = None,
+    verdicts: dict[tuple[str, str], Verdict] | None = None,
     **more: Any,
 ) -> Snapshot:
     """Return a snapshot; what is named differs from a good day."""
@@ -46,6 +48,7 @@ def snapshot(
         waiting_bytes=10,
         commit_conflicts=2,
         parked=parked or {},
+        verdicts=verdicts or {},
     )
     good = {"now": NOW, "clock": CLOCK, "started_at": NOW - 100, "heard_at": CLOCK - 2, "moved_at": CLOCK}
     facts_of = {"shop_eu": dataclasses.replace(FACTS, **(facts or {}))}

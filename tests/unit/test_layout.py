@@ -19,10 +19,12 @@ ELSEWHERE = {
     "demo/__main__.py": "unit/demo/test_run.py",
     # Wiring: what is put together wrongly does nothing anywhere.
     "sync/parts.py": "integration/test_clone.py",
+    "verify/mapped_tables.py": "integration/test_verify_schedule.py",
     # Values, names and ports, without a decision of their own.
     "ports.py": "contract/test_lake.py",
     "parking/ports.py": "contract/test_parking_logs.py",
     "state/ports.py": "contract/test_state.py",
+    "state/verdicts/verdict_documents.py": "contract/test_state.py",
     "source/reading/facts.py": "unit/source/reading/test_reader.py",
     "source/reading/ends.py": "unit/source/reading/test_reader.py",
     "lake/java/versions.py": "contract/test_lake.py",

@@ -140,6 +140,16 @@ SHAPES: Final[dict[str, Schema]] = {
         durable_lsn=_or_null(_LSN, "All that committed before it is in the table."),
         valid_through=_or_null(_INSTANT, "All that committed up to it, by the source's clock, is in the table."),
         parked=_or_null(ref("Parked")),
+        verified=_or_null(ref("Comparison"), "What comparisons on a schedule (`verify.every`) found last."),
+    ),
+    "Comparison": _object(
+        "A table compared with its source, row by row.",
+        at=_or_null(_INSTANT, "Of the last comparison that came to an end."),
+        lsn=_or_null(_LSN, "Of the source, at which the two were compared."),
+        rows=_told(_WHOLE, "That the source had."),
+        differences=_told(_WHOLE, "Keys that differed."),
+        left=_told(_WHOLE, "Of them, those that differ still."),
+        error=_or_null(_TEXT, "Why the last attempt came to no end; one that may quote a row is shown with a token."),
     ),
     "TableError": _object(
         "Why a table stands still.",

@@ -271,7 +271,9 @@ class Comparison:
         """Run a job over all parts, some at a time; `take` gets each result, one at a time."""
         total = len(parts)
         self._on_progress(phase, 0, total)
-        with concurrent.futures.ThreadPoolExecutor(self._parallelism, thread_name_prefix="compare") as pool:
+        with concurrent.futures.ThreadPoolExecutor(
+            self._parallelism, thread_name_prefix="compare", initializer=self._jobs.join
+        ) as pool:  # fmt: skip
             waiting: set[concurrent.futures.Future[Outcome]] = set()
             left = iter(parts)
             done = 0

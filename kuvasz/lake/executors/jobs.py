@@ -43,10 +43,16 @@ _NO_EXECUTOR = (
 
 
 class Jobs:
-    """Runs task objects on the session's executors."""
+    """Runs task objects on the session's executors.
 
-    def __init__(self, session: SparkSession) -> None:
+    Args:
+        session: The session.
+        is_background: Jobs take no core that others want.
+    """
+
+    def __init__(self, session: SparkSession, *, is_background: bool = False) -> None:
         self.session = session
+        self._is_background = is_background
         self._context = session.sparkContext
 
     @property
@@ -83,6 +89,11 @@ class Jobs:
         except (Py4JError, ConnectionError) as error:  # ConnectionError: the JVM is gone
             message = f"a spark job failed: {_cause(error)}"
             raise JobFailed(message, hint="it is tried again; see Spark's log if it stays") from error
+
+    def join(self) -> None:
+        """Have this thread's jobs be of the kind that these are."""
+        if self._is_background:
+            self.go_background()
 
     def go_background(self) -> None:
         """Let the jobs that this thread runs from now on take no core that others want, and be cancelled together."""

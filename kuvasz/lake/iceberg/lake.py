@@ -121,6 +121,12 @@ class IcebergLake(Lake):
         """See `kuvasz.ports.Lake.why_dead`: as long as Spark's JVM lives."""
         return self.engine.why_dead()
 
+    @property
+    @override
+    def session(self) -> SparkSession:
+        """See `kuvasz.ports.Lake.session`."""
+        return self.engine.session
+
     @override
     def patrol(self) -> Sequence[Failure]:
         """See `kuvasz.ports.Lake.patrol`."""

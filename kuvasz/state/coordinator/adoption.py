@@ -17,6 +17,7 @@ from kuvasz.model import SourcePosition
 from kuvasz.state import feed_file, note_file, relation_files, source_record_file, witness_files
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.numbers import number_file
+from kuvasz.state.verdicts import verdict_file
 
 if TYPE_CHECKING:
     from kuvasz.state.ports import StateStore
@@ -28,7 +29,7 @@ ASIDE: Final = "before-cluster"
 
 _PARTS: Final = (
     note_file.FILE, feed_file.FILE, number_file.FILE, relation_files.FOLDER, source_record_file.FOLDER,
-    witness_files.FOLDER,
+    verdict_file.FILE, witness_files.FOLDER,
 )  # fmt: skip
 
 
@@ -45,6 +46,7 @@ def adopt(folder: Path, store: StateStore) -> None:
     store.notes.put(before.notes.all())
     store.feeds.keep(before.feeds.known(), before.feeds.sids())
     store.numbers.bring(before.numbers.all())
+    store.verdicts.put(before.verdicts.all())
     for source in _sources(folder / source_record_file.FOLDER):
         record = store.record(source)
         record.update(before.record(source).standing)

@@ -29,6 +29,7 @@ from kuvasz.state.coordinator.witness_documents import WitnessDocuments
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.ports import StateStore
 from kuvasz.state.staged.coordinated import CoordinatedIndex
+from kuvasz.state.verdicts.verdict_documents import VerdictDocuments
 
 #: In the state folder: the name of who had it last. While its lock is held no other process goes by it.
 FILE: Final = "node"
@@ -106,6 +107,12 @@ class CoordinatorStore(StateStore):
     def numbers(self) -> NumberDocuments:
         """See `StateStore.numbers`."""
         return self._numbers
+
+    @property
+    @override
+    def verdicts(self) -> VerdictDocuments:
+        """See `StateStore.verdicts`."""
+        return VerdictDocuments(self._documents("verdicts"))
 
     @override
     def record(self, source: str) -> RecordDocument:

@@ -11,7 +11,7 @@ from kuvasz.errors import KuvaszError
 from kuvasz.source import conninfo, row_lookup
 from kuvasz.source.catalog import introspect
 from kuvasz.sync.rules.targets import target_of
-from kuvasz.verbs.verify import members_of
+from kuvasz.verify.mapped_tables import members_of
 
 if TYPE_CHECKING:
     from kuvasz.config.sources import Source, SourceTableSpec, TargetFeed

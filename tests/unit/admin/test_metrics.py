@@ -13,6 +13,7 @@ from kuvasz.config.model import MetricsScope
 from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
+from kuvasz.state.verdicts.verdict import Verdict
 from tests.support.snapshots import NOW, snapshot
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -78,6 +79,25 @@ def test_a_table_is_counted_for_all_of_its_sources_together() -> None:
     assert found["kuvasz_parked_since_timestamp_seconds"] == {items: NOW - 90}
     assert found["kuvasz_copied_rows_total"] == {items: 120.0, other: 40.0}
     assert found["kuvasz_rows_total"][(("op", "insert"), *items)] == 12.0
+
+
+def test_what_comparisons_found_is_told_of_the_oldest_and_with_rows_of_nobody() -> None:
+    assert "kuvasz_verified_timestamp_seconds" not in families(snapshot())
+    good = snapshot(verdicts={
+        ("shop.items", "shop_eu"): Verdict(at=NOW - 60, left=1),
+        ("shop.items", "shop_us"): Verdict(at=NOW - 90, left=2),
+        ("shop.items", "shop_ap"): Verdict(error="gone", tried_at=NOW), ("shop.items", ""): Verdict(at=NOW, left=4),
+        ("shop.gone", "shop_eu"): Verdict(at=1.0, left=9),
+    })  # fmt: skip
+    (one,) = good.view.tables
+    others = [dataclasses.replace(one, source=name) for name in ("shop_us", "shop_ap")]
+    both = dataclasses.replace(good, view=dataclasses.replace(good.view, tables=(one, *others)))
+    found = families(both, Metrics())
+    items = (("table", "shop.items"),)
+    assert found["kuvasz_verified_timestamp_seconds"] == {items: NOW - 90}
+    assert found["kuvasz_differing_keys"] == {items: 7.0}
+    found = families(both, Metrics(MetricsScope.PER_SOURCE))
+    assert sorted(found["kuvasz_differing_keys"].values()) == [1.0, 2.0]
 
 
 def test_names_are_escaped_and_cost_no_page() -> None:

@@ -13,6 +13,7 @@ from kuvasz.admin.views import ErrorView
 from kuvasz.errors import DecodeError, KuvaszError, RowTooLarge, SchemaError, TableError
 from kuvasz.parking.logs import ParkedView
 from kuvasz.state.tables import State, TableState
+from kuvasz.state.verdicts.verdict import Verdict
 from tests.support.snapshots import CLOCK, NOW, SLOT, snapshot
 
 
@@ -44,6 +45,7 @@ def test_status_of_a_good_day() -> None:
         "copy_progress": 1.0,
         "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
         "durable_lsn": "0/500", "valid_through": "2023-11-14T22:13:15.000+00:00", "parked": None,
+        "verified": None,
     }  # fmt: skip
 
 
@@ -60,6 +62,20 @@ def test_what_is_parked_of_a_table_is_shown() -> None:
     assert source["tables"][0]["parked"] == {
         "bytes": 700, "since": "2023-11-14T22:12:20.000+00:00", "oldest_lsn": "0/400", "is_full": True,
     }  # fmt: skip
+
+
+def test_what_a_comparison_found_is_shown_and_what_may_quote_a_row_to_those_who_may() -> None:
+    verdicts = {
+        ("shop.items", "shop_eu"): Verdict(at=NOW - 60, lsn="0/400", rows=7, differences=3, left=1, error="'x'")
+    }
+    (source,) = views.status(snapshot(verdicts=verdicts), ErrorView(is_trusted=True))["sources"]
+    assert source["tables"][0]["verified"] == {
+        "at": "2023-11-14T22:12:20.000+00:00", "lsn": "0/400", "rows": 7, "differences": 3, "left": 1, "error": "'x'",
+    }  # fmt: skip
+    (source,) = views.status(snapshot(verdicts=verdicts))["sources"]
+    assert source["tables"][0]["verified"]["error"] == views.WITHHELD
+    (source,) = views.status(snapshot(verdicts={("shop.items", "shop_eu"): Verdict(error="gone")}))["sources"]
+    assert (source["tables"][0]["verified"]["at"], source["tables"][0]["verified"]["lsn"]) == (None, None)
 
 
 def test_an_error_is_shown_with_its_hint() -> None:

@@ -13,7 +13,9 @@ import pytest
 
 import kuvasz
 from kuvasz.errors import ConfigError, LakeError, MapMismatch, StateTaken
+from kuvasz.state.memory import MemoryVerdicts
 from kuvasz.state.store import state_of
+from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.sync.context.source_threads import THREAD_NAME, in_thread
 from kuvasz.sync.rules.map_difference import difference
 from kuvasz.verbs import replicate as replicator
@@ -36,7 +38,8 @@ class StandIn:
         self.config, self.phase = config, "starting"
         self.sources: tuple[Any, ...] = ()
         self.receipts = SimpleNamespace(observe=lambda _: None)
-        self.lake = SimpleNamespace(about=SimpleNamespace(namespace=None))
+        self.lake = SimpleNamespace(about=SimpleNamespace(namespace=None), session=None)
+        self.verdicts = Verdicts(MemoryVerdicts())
         self.asked_to_catch_up = False
         self._stop = asyncio.Event()
 

@@ -54,7 +54,7 @@ class Bench:
 
 @pytest.fixture
 def beside(local_world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadOnlyLake]:
-    monkeypatch.setattr(read_only, "Jobs", lambda _: local_world.jobs)
+    monkeypatch.setattr(read_only, "Jobs", lambda _, **__: local_world.jobs)
     monkeypatch.setattr(read_only, "Catalog", lambda *_: local_world.catalog)
     session: Any = SimpleNamespace()
     with ReadOnlyLake(local_world.config, session) as found:

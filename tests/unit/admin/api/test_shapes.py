@@ -15,6 +15,7 @@ from kuvasz.errors import DecodeError, LakeError
 from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Upkeep
 from kuvasz.state.tables import State
+from kuvasz.state.verdicts.verdict import Verdict
 from tests.support.admin_world import AdminWorld
 from tests.support.snapshots import NOW, snapshot
 
@@ -56,6 +57,7 @@ def test_the_status_of_a_bad_day_has_its_shape() -> None:
         table={"state": State.ERROR, "error": DecodeError("no number", hint="look"), "retry_at": 5_001.0},
         facts={"slot": None, "fresh_at": None},
         parked={("shop.items", "shop_eu"): ParkedView(bytes=7, since=NOW, first_lsn=0, is_full=True)},
+        verdicts={("shop.items", "shop_eu"): Verdict(error="gone", tried_at=NOW)},
     )
     assert_has_shape(views.status(moment, ErrorView(is_trusted=True)), "Status")
     assert_has_shape(upkeep.as_json(UPKEEP), "Files")

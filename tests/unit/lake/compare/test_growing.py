@@ -36,6 +36,8 @@ class Inline:
     def run(self, job: Callable[[Iterable[Any]], Iterable[Any]], tasks: Sequence[Any], _: object) -> list[Any]:
         return list(job(tasks))
 
+    def join(self) -> None: ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Lines:

@@ -1,0 +1,1 @@
+"""What comparisons of sources and lake have found: the last verdict on each table, and who keeps them."""

@@ -1,0 +1,40 @@
+"""The verdict on one table of one source: what the last comparison with its source found. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The verdict. Values of rows are no part of it."""
+
+    at: float = 0.0  #: unix seconds of the last comparison that came to an end; 0: none has
+    lsn: str = ""  #: of the source, at which the two were compared then
+    rows: int = 0  #: that the source had
+    differences: int = 0  #: keys that differed
+    left: int = 0  #: of them, those that differ still
+    error: str = ""  #: why the last attempt came to no end
+    tried_at: float = 0.0  #: unix seconds of the last attempt
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Self:
+        """Return the verdict from its JSON, which are its fields.
+
+        Raises:
+            ValueError: The JSON is another one's; so for KeyError, TypeError and AttributeError.
+        """
+        return cls(
+            at=float(found["at"]), lsn=str(found["lsn"]), rows=int(found["rows"]),
+            differences=int(found["differences"]), left=int(found["left"]), error=str(found["error"]),
+            tried_at=float(found["tried_at"]),
+        )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON of it."""
+        return dataclasses.asdict(self)
+
+
+__all__ = ["Verdict"]
