@@ -142,8 +142,10 @@ class StagedLog:
             StateError: The coordinator does not answer.
         """
         with self._turn():
-            self._index.abandon_open(name)
-            self.source(name).abandon_open()
+            source = self.source(name)
+            # Of one that ended the last parts may be in memory alone, and those before them are needed.
+            self._index.abandon_open(name, source.newest[1])
+            source.abandon_open()
 
     def forget(self, name: str) -> None:
         """Forget a source whose slot is gone.
@@ -182,13 +184,16 @@ class StagedLog:
 
         Raises:
             SlotLost: It is gone or damaged: its source was told long ago that it may let go.
-            SourceError: It cannot be read now.
+            SourceError: It cannot be read now, or is needed no more.
         """
         place = f"{place_of(wanted.source)}: {self._store.place}/{wanted.object}"
         try:
             found = self._store.get(wanted.object, wanted.at, wanted.size)
             return slice_format.decode(found, wanted.source, wanted.first, wanted.last)
         except (FileNotFoundError, SliceDamaged) as error:
+            if wanted not in self._index.slices(wanted.source, wanted.last - 1, through=0, most=1):
+                # The lake has it by now, or its transaction begins again.
+                raise SourceError(f"{place} is needed no more", hint="it is tried again") from error
             why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
             hint = f"staged changes are missing, and the source has let go of them: {start_over(wanted.source)}"
             raise SlotLost(f"{place} {why}", hint=hint) from error

@@ -5,12 +5,12 @@ Three meet here: the loop adds what came and hands it on, a thread writes object
 
 from __future__ import annotations
 
-import collections
 import threading
 from collections.abc import Callable, Sequence
 
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.stretch import Stretch
+from kuvasz.staging.stretch_list import StretchList
 from kuvasz.state.staged.ports import StagedPosition
 
 
@@ -34,14 +34,14 @@ class StagedSource:
         self.on_added: Callable[[], None] = lambda: None  #: called on the loop
         self._keep_bytes = keep_bytes
         self._lock = threading.Lock()
-        self._kept: collections.deque[Stretch] = collections.deque()
+        self._kept = StretchList()
         self._dropped = 0 if position is None else position.number  #: number of the last one that is there no more
         self._added = self._dropped  #: of the last one that was ever there
         self._heard = 0  #: of the last one that was handed on
         #: what is behind this LSN is all in memory; None: the first in memory goes on with a transaction
         self._base_lsn: int | None = 0 if position is None else position.lsn
         self.generation = 0  #: grows when parts of a transaction are given up
-        self.past = 0  #: grows when it is set back: whoever hears it begins again
+        self.past = 0  #: grows when it is set back, or begins: whoever hears it begins again
 
     @property
     def known(self) -> StagedPosition:
@@ -53,7 +53,7 @@ class StagedSource:
     def newest(self) -> tuple[int, int, int]:
         """LSN, end of the last transaction, and number of what was added last, or staged before."""
         with self._lock:
-            last = self._kept[-1] if self._kept else self.known
+            last = self._kept.last if self._kept else self.known
             return last.lsn, last.ended, self._added
 
     def begin(self, position: StagedPosition) -> None:
@@ -64,6 +64,7 @@ class StagedSource:
             self._kept.clear()
             self._base_lsn = position.lsn
             self.generation += 1
+            self.past += 1
             self._weigh()
 
     def set_back(self, lsn: int) -> None:
@@ -74,7 +75,7 @@ class StagedSource:
                 lsn=min(known.lsn, lsn), ended=known.ended, number=known.number, applied=min(known.applied, lsn)
             )
             self.applied = min(self.applied, lsn)
-            self._kept = collections.deque(one.until(lsn) for one in self._kept)
+            self._kept.hear_until(lsn)
             self.past += 1
             self._base_lsn = None if self._base_lsn is None else min(self._base_lsn, lsn)
 
@@ -83,7 +84,7 @@ class StagedSource:
     def add(self, stretches: Sequence[Stretch]) -> None:
         """Take what came."""
         with self._lock:
-            self._kept.extend(stretches)
+            self._kept.add(stretches)
             if stretches:
                 self._added = stretches[-1].number
                 self._weigh()
@@ -92,11 +93,8 @@ class StagedSource:
     def abandon_open(self) -> None:
         """Give up the parts of a transaction that has not ended: it begins again."""
         with self._lock:
-            is_given_up = not self._kept and self._base_lsn is None
-            while self._kept and self._kept[-1].open_lsn:
-                self._kept.pop()
-                is_given_up = True
-            if is_given_up:
+            is_dropped = not self._kept and self._base_lsn is None
+            if self._kept.give_up_open() or is_dropped:
                 self.generation += 1
             if not self._kept:
                 self._base_lsn, self._dropped = self.known.lsn, self._added
@@ -109,9 +107,7 @@ class StagedSource:
         with self._lock:
             found: list[Stretch] = []
             size = 0
-            for stretch in self._kept:
-                if stretch.number <= self.known.number:
-                    continue
+            for stretch in self._kept.waiting():
                 if found and (bool(stretch.open_lsn) != bool(found[0].open_lsn) or size >= most_bytes):
                     break
                 found.append(stretch)
@@ -124,13 +120,12 @@ class StagedSource:
             self.position = StagedPosition(
                 lsn=position.lsn, ended=position.ended, number=position.number, applied=self.known.applied
             )
+            self._kept.staged(position.number)
             self._drop()
             self._weigh()
 
     def _weigh(self) -> None:
-        staged = self.known.number
-        sizes = [len(one.data) if one.has_rows else 0 for one in self._kept if one.number > staged]
-        self._room.note(self.name, sum(sizes) if sizes else None)
+        self._room.note(self.name, self._kept.waiting_bytes)
 
     def noted(self, applied: int) -> None:
         """Take note that the index knows how far the lake is."""
@@ -156,23 +151,18 @@ class StagedSource:
     def after(self, number: int) -> Stretch | None:
         """Return the next stretch in memory behind one, and take note that it is heard; None: there is none now."""
         with self._lock:
-            if number < self._dropped or not self._kept or self._kept[-1].number <= number:
-                return None
-            found = self._kept[0]
-            if found.number <= number:
-                found = next(one for one in self._kept if one.number > number)
-            self._heard = found.number
-            self._drop()
+            found = None if number < self._dropped else self._kept.behind(number)
+            if found is not None:
+                self._heard = found.number
+                self._drop()
             return found
 
     def _drop(self) -> None:
-        staged, size = self.known.number, sum(len(one.data) for one in self._kept)
-        while self._kept and self._kept[0].number <= staged:
-            first = self._kept[0]
-            if first.number > self._heard and size <= self._keep_bytes:
+        staged = self.known.number
+        while self._kept and self._kept.first.number <= staged:
+            if self._kept.first.number > self._heard and self._kept.bytes <= self._keep_bytes:
                 break
-            self._kept.popleft()
-            size -= len(first.data)
+            first = self._kept.drop_first()
             self._dropped = first.number
             self._base_lsn = None if first.open_lsn else first.lsn
 

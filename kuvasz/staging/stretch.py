@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Final
 
 from kuvasz.model import UInt32s
 from kuvasz.staging.stream_messages import Description, heard_at_most
+
+#: Bytes of memory that a stretch takes beside what is in it.
+_BESIDE: Final = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,16 @@ class Stretch:
     def through(self) -> int:
         """LSN before which nothing of it is needed any more by who has everything up to there."""
         return self.open_lsn + 1 if self.open_lsn else self.ended
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory that it takes: of the smallest ones not the data does."""
+        return len(self.data) + self.lengths.nbytes + _BESIDE
+
+    @property
+    def only_moves(self) -> bool:
+        """Whether it only says how far the server is."""
+        return not self.has_rows and not self.open_lsn
 
     def until(self, lsn: int) -> Stretch:
         """Return it as if nothing had been heard behind an LSN at which the last transaction had ended."""

@@ -119,7 +119,9 @@ def test_parts_of_a_transaction_that_has_not_ended_are_abandoned_alone(index: Lo
         index.append(f"whole {number}", [dataclasses.replace(part(), object=f"whole {number}")], {"eu": (at, after)})
         at = after
     index.append("part", [piece("eu", 3, 301, "part", is_open=True)], {"eu": (at, position(208, 3))})
-    index.abandon_open("eu")
+    index.abandon_open("eu", 308)
+    assert numbers(index, "eu") == [1, 2, 3], "its end came, and is staged next"
+    index.abandon_open("eu", 208)
     assert numbers(index, "eu") == [1, 2]
     assert index.positions()["eu"].number == 3, "numbers are never used twice"
 
@@ -176,7 +178,7 @@ def test_who_lost_the_lease_writes_nothing(database: Database, tmp_path: Path) -
     assert holder.open() > first
     for refused in (
         lambda: late.append("a", [piece("eu", 1, 200)], {"eu": (position(100, 0), position(200, 1))}),
-        lambda: late.begin_anew("eu", 1), lambda: late.abandon_open("eu"), lambda: late.applied({"eu": 1}),
+        lambda: late.begin_anew("eu", 1), lambda: late.abandon_open("eu", 1), lambda: late.applied({"eu": 1}),
         lambda: late.forget("eu"), late.open,
     ):  # fmt: skip
         with pytest.raises(StateTaken, match="another process replicates"):

@@ -104,16 +104,21 @@ class StagedStream:
     def _refuse(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if self._is_open and self._generation != self._source.generation:
+        if self._is_void(self._source.generation):
             place = errors.place_of(self._source.name)
             raise errors.SourceError(f"{place}: the source begins a transaction again", hint="so does kuvasz")
         if self._fetching is None and self._staging.error is not None:
             raise self._staging.error
 
+    def _is_void(self, generation: int) -> bool:
+        """Whether the parts that were heard of a transaction are given up."""
+        return self._is_open and self._generation != generation
+
     def _next(self) -> tuple[bytes, UInt32s] | None:
         if self._fetched:
             return self._fetched.popleft()
-        if self._fetching is not None or (self._is_open and self._generation != self._source.generation):
+        generation = self._source.generation  # before it is taken: it may be given up at once
+        if self._fetching is not None or self._is_void(generation):
             return None
         found = self._source.after(self._number)
         if found is None:
@@ -121,19 +126,13 @@ class StagedStream:
                 self._fall_behind()
             return None
         self._number, self._is_open, self._ended = found.number, bool(found.open_lsn), found.ended
-        self._generation = self._source.generation
+        self._generation = generation
         return self._retelling.tell(
             found.data, found.lengths, found.needs, describes=found.describes, open_lsn=found.open_lsn
         )  # fmt: skip
 
     def _fall_behind(self) -> None:
         """Go on with objects: the first of them may begin with what was heard from memory."""
-        if self._is_open:
-            place = errors.place_of(self._source.name)
-            self._failure = errors.SourceError(
-                f"{place}: it fell behind within a transaction", hint="it begins again"
-            )
-            return
         self._retelling.go_on(max(self._from_lsn, self._ended))
         self._fetch()
 
@@ -145,8 +144,15 @@ class StagedStream:
         log, name = self._staging.log, self._source.name
         try:
             while self._number < (dropped := self._source.dropped):
+                if not self._is_open:
+                    self._generation = self._source.generation
                 found = await asyncio.to_thread(log.slices, name, self._number, self._from_lsn)
+                if self._is_void(self._source.generation):
+                    break  # what was found may be of the same transaction, which begins again
                 wanted = [one for one in found if one.first <= dropped]
+                if wanted and self._is_open and wanted[0].first <= self._number:
+                    place = errors.place_of(name)
+                    raise errors.SourceError(f"{place}: it fell behind within a transaction", hint="it begins again")
                 if not wanted:
                     self._number = dropped  # there was nothing of ours behind it
                 for one in wanted:
@@ -163,6 +169,8 @@ class StagedStream:
                     self._called()
         except errors.KuvaszError as error:
             self._failure = error
+        except Exception as error:  # noqa: BLE001 (told by whoever hears the stream)
+            self._failure = errors.InternalError(f"{errors.place_of(name)}: {error!r}")
         else:
             self._fetching = None
         self._called()

@@ -76,11 +76,7 @@ UPDATE kuvasz.log_source SET lsn = least(lsn, %(lsn)s), applied = least(applied,
 WHERE cluster = %(cluster)s AND source = %(source)s
 """
 _DROP_ALL: Final = "DELETE FROM kuvasz.log_slice WHERE cluster = %s AND source = %s"
-_DROP_OPEN: Final = """
-DELETE FROM kuvasz.log_slice AS l USING kuvasz.log_source AS s
-WHERE l.cluster = %s AND l.source = %s AND l.is_open
-    AND s.cluster = l.cluster AND s.source = l.source AND l.through > s.ended
-"""
+_DROP_OPEN: Final = "DELETE FROM kuvasz.log_slice WHERE cluster = %s AND source = %s AND is_open AND through > %s"
 _SLICES: Final = """
 SELECT source, first, last, through, is_open, object, at, size FROM kuvasz.log_slice
 WHERE cluster = %s AND source = %s AND last > %s AND through > %s ORDER BY last LIMIT %s
@@ -193,11 +189,11 @@ class CoordinatedIndex(LogIndex):
             session.execute(_SET_BACK, {"cluster": self._cluster, "source": source, "lsn": lsn})
 
     @override
-    def abandon_open(self, source: str) -> None:
+    def abandon_open(self, source: str, ended: int) -> None:
         """See `LogIndex.abandon_open`."""
         with self._database.session("abandon a transaction") as session, session.transaction():
             self._lease.prove(session)
-            session.execute(_DROP_OPEN, (self._cluster, source))
+            session.execute(_DROP_OPEN, (self._cluster, source, ended))
 
     @override
     def slices(self, source: str, after: int, *, through: int, most: int) -> list[StagedSlice]:

@@ -80,9 +80,8 @@ class MemoryIndex(LogIndex):
         )  # fmt: skip
 
     @override
-    def abandon_open(self, source: str) -> None:
+    def abandon_open(self, source: str, ended: int) -> None:
         """See `LogIndex.abandon_open`."""
-        ended = self._positions[source].ended if source in self._positions else 0
         self._slices = [
             one for one in self._slices if not (one.source == source and one.is_open and one.through > ended)
         ]

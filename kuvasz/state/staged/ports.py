@@ -79,8 +79,13 @@ class LogIndex(Protocol):
     def set_back(self, source: str, lsn: int) -> None:
         """Have a source go on behind an LSN at most; all that is staged of it ended before."""
 
-    def abandon_open(self, source: str) -> None:
-        """Forget parts of a transaction that has not ended: it begins again."""
+    def abandon_open(self, source: str, ended: int) -> None:
+        """Forget parts of a transaction that has not ended: it begins again.
+
+        Args:
+            source: Whose it is.
+            ended: End LSN of the last transaction that did end, whether that is staged as a whole yet or not.
+        """
 
     def slices(self, source: str, after: int, *, through: int, most: int) -> list[StagedSlice]:
         """Return what is staged of a source, in its order.

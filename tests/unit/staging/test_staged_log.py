@@ -96,6 +96,20 @@ def test_what_is_gone_or_damaged_is_lost_and_what_is_away_comes_back(
         log.read(found)
 
 
+def test_what_is_gone_because_nobody_needs_it_is_not_lost(opened: Callable[[], StagedLog]) -> None:
+    log = opened()
+    log.begin_anew("eu", 100)
+    source = log.source("eu")
+    source.add([stretch(1, 200)])
+    wait_until(lambda: log.slices("eu", 0, 0), "it is staged")
+    (found,) = log.slices("eu", 0, 0)
+    wait_until(lambda: source.known.lsn == 200, "and known to be")
+    source.applied = 200
+    wait_until(lambda: not log.slices("eu", 0, 0), "the lake has it")
+    with pytest.raises(SourceError, match="needed no more"):
+        wait_until(lambda: log.read(found) is None, "it is removed")
+
+
 def test_a_store_that_cannot_be_listed_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def names() -> list[str]:
         raise OSError("no rights")

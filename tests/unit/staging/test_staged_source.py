@@ -12,6 +12,9 @@ from kuvasz.staging.stretch import Stretch
 from kuvasz.state.staged.ports import StagedPosition
 from tests.support.pgoutput import begin, commit, gulp, keepalive
 
+#: What one of the stretches here weighs.
+WEIGHT = 1014
+
 
 def stretch(number: int, lsn: int, *, open_lsn: int = 0, size: int = 10, has_rows: bool = True) -> Stretch:
     ended = 0 if open_lsn and number == 1 else lsn
@@ -27,7 +30,9 @@ def position(lsn: int, number: int) -> StagedPosition:
 
 @pytest.fixture
 def source() -> StagedSource:
-    return StagedSource("eu", StagedPosition(lsn=100, ended=90, number=4, applied=80), StagedRoom(100), 25)
+    return StagedSource(
+        "eu", StagedPosition(lsn=100, ended=90, number=4, applied=80), StagedRoom(9999), 2 * WEIGHT + 5
+    )
 
 
 def numbers(source: StagedSource, after: int) -> list[int]:
@@ -69,7 +74,7 @@ def test_what_is_to_be_staged_is_of_whole_transactions_or_parts_of_one(source: S
     assert source.unstaged(100) == []
     source.add([stretch(9, 400), stretch(10, 500), stretch(11, 600, has_rows=False)])
     assert [one.number for one in source.unstaged(20)] == [9, 10]
-    assert (source._room.bytes, source._room.sources()) == (20, ["eu"])
+    assert (source._room.bytes, source._room.sources()) == (2 * WEIGHT, ["eu"])
     source.staged(StagedPosition(lsn=600, ended=600, number=11))
     assert (source._room.bytes, source._room.sources()) == (0, [])
 
