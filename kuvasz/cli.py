@@ -666,7 +666,7 @@ def support(
         os._exit(0)
 
 
-source = typer.Typer(help="The sources of the map: listed, added, dropped.", no_args_is_help=True)
+source = typer.Typer(help="The sources of the map: listed, added, dropped, erased.", no_args_is_help=True)
 app.add_typer(source, name="source")
 
 GroupOption = Annotated[
@@ -766,6 +766,34 @@ def source_drop(
     else:
         print(escapes.lines(redact(verb.render(answer))))
     raise typer.Exit(verb.exit_code(answer))
+
+
+@source.command("erase")
+def source_erase(
+    context: typer.Context,
+    sid: SourceOption = None,
+    database: GroupOption = None,
+    with_tags: Annotated[
+        bool, typer.Option("--with-tags", help="Remove tags and branches that hold older snapshots; else: refuse.")
+    ] = False,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove all rows of a tenant for good while kuvasz is stopped, and leave a receipt; exit 1 if any are found."""
+    from kuvasz.admin.sources.mapped_url import SourceSelection
+    from kuvasz.verbs.sources import erasing as verb
+
+    loaded = _loaded(context, config, settings)
+    choice = SourceSelection(database=database, sid=sid)
+    receipt = verb.run(loaded, choice, is_sure=is_sure, with_tags=with_tags)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(receipt, redact)
+    else:
+        print(escapes.lines(redact(verb.render(receipt))))
+    raise typer.Exit(verb.exit_code(receipt))
 
 
 @source.command("drift")

@@ -60,6 +60,7 @@ NAMES = (
     "before_swap",
     "after_swap",
     "before_orphans",
+    "erasing",
 )
 
 

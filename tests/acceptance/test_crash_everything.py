@@ -26,6 +26,7 @@ from tests.support.crash_tally import CrashTally
 from tests.support.failpoints import (
     COPYING,
     DAILY,
+    ERASING,
     EXCHANGING,
     KILLS,
     KILLS_WHILE_IT_STOPS,
@@ -58,7 +59,7 @@ SIDS = ("eu", "us", "ap")
 
 
 def test_every_point_kills_in_some_test() -> None:
-    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY, *STAGING}
+    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY, *STAGING, *ERASING}
     assert tried == set(failpoints.NAMES)
     fixed = (*KILLS, *KILLS_WHILE_IT_STOPS, *EXCHANGING)
     assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}

@@ -35,6 +35,9 @@ REPAIRING = ("position_forgotten", "slot_dropped", "before_slot", "slot_created"
 #: Passed once a day.
 DAILY = ("before_orphans",)
 
+#: Passed by who erases rows, which no running kuvasz does.
+ERASING = ("erasing",)
+
 #: Each kills one run; counts are chosen to fall into the copy, the catching up and the stream.
 KILLS = (
     "before_slot:kill",

@@ -55,6 +55,8 @@ FOLLOWED = {
     r"^(verify again|run it again|compare again)": (
         "integration/test_verify_races.py", '"verify again", "run it again"',
     ),
+    r"--with-tags removes": ("integration/test_erase.py", "with_tags=True"),
+    r"begin again: it goes on where it was": ("integration/test_erase.py", "world.command("),
     r"whole paths|the whole path": ("unit/verbs/maps/test_stored.py", "taken_in(store, file, {}).is_new"),
 }  # fmt: skip
 

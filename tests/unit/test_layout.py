@@ -34,6 +34,9 @@ ELSEWHERE = {
     "verbs/lake/trace.py": "integration/test_trace.py",
     "verbs/lake/row_places.py": "integration/test_trace.py",
     "verbs/lake/rejects.py": "integration/test_rejects.py",
+    "verbs/sources/erased_state.py": "integration/test_erase.py",
+    "lake/erasure/erasure.py": "integration/test_erase.py",
+    "lake/erasure/table_erasure.py": "integration/test_erase.py",
     "worker/cuts.py": "integration/test_cuts.py",
     "lake/iceberg/tags.py": "integration/test_cuts.py",
     "source/row_lookup.py": "integration/test_trace.py",
@@ -76,6 +79,7 @@ ELSEWHERE = {
     "demo/shop.py": "unit/demo/test_load.py",
     # Calls into the JVM: only Iceberg says whether they are right.
     "lake/jvm/catalog.py": "contract/test_iceberg.py",
+    "lake/jvm/remains/remains.py": "integration/test_erase.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
     "lake/jvm/commit_files.py": "contract/test_commit_files.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",

@@ -17,6 +17,7 @@ from kuvasz.lake.format.schema import SID
 from kuvasz.lake.jvm.iceberg_layout import IcebergLayout
 from kuvasz.lake.jvm.iceberg_schema import IcebergSchema, put_properties
 from kuvasz.lake.jvm.jvm_errors import class_of, gone
+from kuvasz.lake.jvm.remains.remains import Remains
 from kuvasz.lake.jvm.snapshots import Snapshots
 from kuvasz.lake.jvm.table_handle import TableHandle
 
@@ -48,6 +49,7 @@ class IcebergTable:
         self.snapshots = Snapshots(self._handle)
         self.schema = IcebergSchema(self._handle)
         self.layout = IcebergLayout(self._handle, self.schema)
+        self.remains = Remains(self._handle)
         self._properties: tuple[str, Mapping[str, str]] = ("", {})  # where the metadata was that had them
 
     # What it is

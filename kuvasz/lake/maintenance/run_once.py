@@ -59,7 +59,7 @@ def maintain(
                 try:
                     found = catalog.load(target.name)
                     if found is not None:
-                        table = LakeTable(found, target, access, Path(folder), _no_keys, Expressions(own))
+                        table = LakeTable(found, target, access, Path(folder), no_keys, Expressions(own))
                         outcomes.append(maintainer.run(table, full=full))
                 except KuvaszError as error:
                     outcomes.append((target.name, error))
@@ -70,7 +70,9 @@ def maintain(
             own.stop()
 
 
-def _no_keys(_: Definition) -> ReadKeys:
+def no_keys(_: Definition) -> ReadKeys:
+    """Return what reads no keys, for who works without position indexes."""
+
     def read(_: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
         return ()
 

@@ -26,6 +26,7 @@ _COMMANDS_ALONE = {
     "wait": "it is /status, asked until it says so",
     "notes": "it shows what stands in the tables' properties",
     "trace": "it shows rows of tables, which no role of a token may read by HTTP",
+    "source erase": "it is for a kuvasz that is stopped",
     "rejects": "it shows rows as well, and compares as verify does",
     "map import": "what comes by HTTP means itself, and the text of a map may have ${…} filled in",
     "map export": "it has passwords, where the map has them",

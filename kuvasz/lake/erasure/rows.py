@@ -1,0 +1,119 @@
+"""Which rows of a table are to go: those of a sid, those that are about a source, or those with a key."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from kuvasz.config import names
+from kuvasz.errors import LakeError, place_of
+from kuvasz.lake.files import row_search
+from kuvasz.lake.files.data_file import read_fields, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kuvasz.lake.files.files import FileEntry
+    from kuvasz.lake.table.table import LakeTable
+    from kuvasz.model import UInt32s
+
+
+class RowsToErase(Protocol):
+    """Rows of a table that are to go, by what they have in common."""
+
+    def may_be_in(self, entry: FileEntry) -> bool:
+        """Whether a file may have any, as far as one can tell without reading it."""
+
+    def in_file(self, table: LakeTable, path: str) -> UInt32s:
+        """Return where they are in a file, dead ones included; errors of the store are `OSError`."""
+
+    def is_of(self, source: str) -> bool:
+        """Whether all rows go that a table knows as those of this source, with what it notes of that."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SidRows:
+    """The rows of a tenant: of whole sources, or of tenants of a source."""
+
+    sid: str
+    sources: frozenset[str]  #: what kuvasz calls those of its sid
+
+    def may_be_in(self, entry: FileEntry) -> bool:
+        """See `RowsToErase.may_be_in`."""
+        return entry.sid == self.sid or (entry.sid is None and entry.may_hold(self.sid))
+
+    def in_file(self, table: LakeTable, path: str) -> UInt32s:
+        """See `RowsToErase.in_file`."""
+        sid_id = table.definition.sid_id
+        if sid_id is None:
+            raise LakeError(
+                f"{place_of(table=table.name)}: it has no column sid: nobody knows whose its rows are",
+                hint="drop it from the lake if all of it is to go",
+            )
+        return rows_of(table.definition.io_properties, path, sid_id, self.sid)
+
+    def is_of(self, source: str) -> bool:
+        """See `RowsToErase.is_of`."""
+        return _is_of(source, self.sid, self.sources)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AboutRows:
+    """The rows of a table about the lake that are about sources."""
+
+    sid: str
+    sources: frozenset[str]
+
+    def may_be_in(self, entry: FileEntry) -> bool:  # noqa: ARG002 (they have no bounds)
+        """See `RowsToErase.may_be_in`."""
+        return True
+
+    def in_file(self, table: LakeTable, path: str) -> UInt32s:
+        """See `RowsToErase.in_file`."""
+        schema = table.definition.schema.arrow()
+        if "source" not in schema.names:
+            return np.empty(0, np.uint32)
+        found = read_fields(table.definition.io_properties, path, pa.schema([schema.field("source")]))
+        column = found.column(0).combine_chunks().dictionary_encode()
+        told = [name is not None and _is_of(name, self.sid, self.sources) for name in column.dictionary.to_pylist()]
+        places = column.indices.fill_null(len(told)).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(np.array([*told, False])[places]).astype(np.uint32)
+
+    def is_of(self, source: str) -> bool:  # noqa: ARG002 (nothing is noted of any)
+        """See `RowsToErase.is_of`."""
+        return False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRows:
+    """The rows that have a key, of one sid or of all."""
+
+    values: Mapping[str, pa.Scalar]  #: by column
+
+    def may_be_in(self, entry: FileEntry) -> bool:
+        """See `RowsToErase.may_be_in`."""
+        sid = self.values.get("sid")
+        return sid is None or entry.sid == sid.as_py() or (entry.sid is None and entry.may_hold(sid.as_py()))
+
+    def in_file(self, table: LakeTable, path: str) -> UInt32s:
+        """See `RowsToErase.in_file`."""
+        schema = table.definition.schema.arrow()
+        fields = [schema.field(name) for name in self.values]
+        found = row_search.positions_of(table.definition.io_properties, path, fields, list(self.values.values()))
+        return found.astype(np.uint32)
+
+    def is_of(self, source: str) -> bool:  # noqa: ARG002 (the others of the source stay)
+        """See `RowsToErase.is_of`."""
+        return False
+
+
+def _is_of(name: str, sid: str, sources: frozenset[str]) -> bool:
+    """Whether a source, or a member of one, is of a sid."""
+    source, tenant = names.source_of(name), names.tenant_of(names.member_of(name))
+    return source in sources if tenant is None else tenant == sid
+
+
+__all__ = ["AboutRows", "KeyRows", "RowsToErase", "SidRows"]

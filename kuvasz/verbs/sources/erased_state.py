@@ -1,0 +1,119 @@
+"""What lies outside the lake's tables of sources that are erased: parked changes, notes, spool, indexes, catalog."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kuvasz.config import names
+from kuvasz.errors import StateError
+from kuvasz.lake.iceberg.engine import spool_folder
+from kuvasz.parking.store import logs_of
+from kuvasz.state.ports import Note
+from kuvasz.state.store import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kuvasz.config.model import Config
+
+#: Where parked changes lie in the state folder, by source.
+_PARKED: Final = "parked"
+
+#: Seconds to wait for whoever has the catalog's file.
+_CATALOG_S: Final = 30.0
+
+
+def forget(config: Config, tables: Mapping[str, Mapping[str, Any]], sources: Collection[str]) -> dict[str, Any]:
+    """Remove what is there, whatever an earlier call has removed; the state store must be owned.
+
+    Args:
+        config: The whole configuration.
+        tables: What is known of each table: its `uuid`, and the `sources` whose rows it lost.
+        sources: Names of the sources that are erased.
+
+    Returns:
+        How much was found of each, and what else there is.
+
+    Raises:
+        StateError: Something cannot be removed.
+    """
+    folder = config.pipeline.state_folder
+    members = {(table, source) for table, told in tables.items() for source in (*told.get("sources", ()), *sources)}
+    try:
+        return {
+            "parked": _parked(config, members, sources),
+            "notes": _notes(config, members, sources),
+            "spooled": clear_spool(config),
+            "indexes": drop_indexes(folder, [told["uuid"] for told in tables.values() if "uuid" in told]),
+            "catalog": vacuum(config),
+        }
+    except OSError as error:
+        raise StateError(
+            f"{error.filename or folder} cannot be removed: {(error.strerror or str(error)).lower()}",
+            hint="let kuvasz remove it, and begin again: it goes on where it was",
+        ) from error
+
+
+def _parked(config: Config, members: Collection[tuple[str, str]], sources: Collection[str]) -> int:
+    logs, folder = logs_of(config), config.pipeline.state_folder / _PARKED
+    for table, source in members:
+        logs.remove(table, source)
+    found = 0
+    for source in sources:
+        if (folder / source).is_dir():
+            found += sum(1 for path in (folder / source).rglob("*") if path.is_file())
+            shutil.rmtree(folder / source)
+    return found
+
+
+def _notes(config: Config, members: Collection[tuple[str, str]], sources: Collection[str]) -> int:
+    store = state_of(config)
+    mine = [key for key in store.notes.all() if key in members or names.source_of(key[1]) in sources]
+    if mine:
+        store.notes.put(dict.fromkeys(mine, Note()))
+    for table, source in members:
+        store.witness.drop(table, source)
+    return len(mine)
+
+
+def clear_spool(config: Config) -> int:
+    """Remove what a killed kuvasz has left in the spool of this machine; return how many files."""
+    folder = spool_folder(config)
+    if "://" in folder:
+        return 0
+    found = [path for path in Path(folder).glob("**/*") if path.is_file()]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def drop_indexes(folder: Path, uuids: Sequence[str]) -> int:
+    """Remove the position indexes of tables, which know rows by hashes of their keys; return how many."""
+    found = [folder / "index" / uuid for uuid in uuids if (folder / "index" / uuid).is_dir()]
+    for path in found:
+        shutil.rmtree(path)
+    return len(found)
+
+
+def vacuum(config: Config) -> str:
+    """Have an SQLite catalog keep nothing of what was removed from it; say what became of it."""
+    file = config.lake.sqlite_file
+    if file is None:
+        return "not looked at: it is a server's"
+    try:
+        with contextlib.closing(sqlite3.connect(file, timeout=_CATALOG_S, isolation_level=None)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute("VACUUM")
+    except sqlite3.Error as error:
+        message = f"{file} cannot be written anew: {error}"
+        raise StateError(
+            message, hint="let no other program have it open, and begin again: it goes on where it was"
+        ) from error
+    return "written anew"
+
+
+__all__ = ["clear_spool", "drop_indexes", "forget", "vacuum"]

@@ -1,0 +1,305 @@
+"""``kuvasz source erase``: all rows of a tenant leave the lake for good, and a receipt says so."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from kuvasz.admin.sources import mapped_url
+from kuvasz.admin.sources.mapped_url import SourceSelection
+from kuvasz.config import names
+from kuvasz.config import sources as config_sources
+from kuvasz.config.model import UrlConfig
+from kuvasz.config.secrets import SecretUrl
+from kuvasz.errors import ConfigError
+from kuvasz.lake.erasure import erasure
+from kuvasz.lake.erasure.journal import Journal
+from kuvasz.lake.erasure.rows import AboutRows, RowsToErase, SidRows
+from kuvasz.source import conninfo
+from kuvasz.state.store import log_index, state_of
+from kuvasz.sync.rules import members
+from kuvasz.sync.rules.targets import target_of
+from kuvasz.verbs.sources import dropping, erased_state
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from kuvasz.config.load import Loaded
+    from kuvasz.config.model import Config
+    from kuvasz.ports import Target
+
+#: What the receipt is, for whoever reads it years later.
+_KIND: Final = "kuvasz erasure receipt"
+_VERSION: Final = 1
+
+#: What no erasure looks at; every receipt says so.
+_ELSEWHERE: Final = (
+    "log files, backups, and copies that others made",
+    "versions that an object store keeps of objects that were removed",
+    "texts about others, such as events that no source is named in",
+    "state folders of other processes of a cluster, and the source itself",
+)
+
+_SHOWN: Final = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """Who is to leave."""
+
+    sid: str
+    databases: tuple[str, ...]  #: the groups that it is, or was, a source of
+    mapped: tuple[str, ...] = ()  #: names of its sources that the map still has
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """What kuvasz calls its sources."""
+        return frozenset(names.source_name(database, self.sid) for database in self.databases)
+
+    def describe(self) -> str:
+        """Return it in words."""
+        return f"source {self.sid!r} of {', '.join(self.databases)}"
+
+
+def run(
+    loaded: Loaded,
+    choice: SourceSelection,
+    *,
+    is_sure: bool,
+    with_tags: bool = False,
+    session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
+) -> dict[str, Any]:
+    """Erase all rows of a sid, after its sources left the map, and return the receipt.
+
+    Args:
+        loaded: The map.
+        choice: Which sid, and of which group.
+        is_sure: Without it nothing is done.
+        with_tags: Tags and branches that hold older snapshots go as well; else they are refused.
+        session: A running Spark; started and stopped otherwise.
+
+    Raises:
+        ConfigError: Nobody is sure, or something stands against it: nothing is changed.
+        StateTaken: A kuvasz runs.
+        KuvaszError: It could not be done. It may be begun again, and goes on where it was.
+    """
+    config = loaded.config
+    tenant = tenant_of(config, choice)
+    asked = {"sid": choice.sid, "database": choice.database}
+    if not is_sure:
+        raise _unsure(config, tenant)
+    with state_of(config).own("erases rows"):
+        journal = Journal(config.pipeline.state_folder, asked)
+        if journal.is_begun:
+            tenant = dataclasses.replace(tenant, databases=tuple(journal.told["databases"]))
+        _refuse_others(config, tenant)
+        targets = targets_of(config, tenant)
+        with erasure.opened(config, session) as work:
+            everything = [*targets, *work.about()]
+            if not with_tags:
+                work.refuse_names(everything)
+            _begin(journal, tenant, with_tags=with_tags)
+            if tenant.mapped:
+                _drop(loaded, choice, journal)
+            rows: list[tuple[Target, RowsToErase]] = [
+                (target, SidRows(sid=tenant.sid, sources=tenant.sources)) for target in targets
+            ]
+            rows += [(target, AboutRows(sid=tenant.sid, sources=tenant.sources)) for target in work.about()]
+            work.run(rows, journal)
+            journal.told["other_tables"] = work.others(targets)
+        journal.told["outside"] = erased_state.forget(config, journal.told.get("tables", {}), tenant.sources)
+        return finish(journal, {"sid": tenant.sid, "databases": list(tenant.databases)}, tenant.sid)
+
+
+# What is meant
+
+
+def tenant_of(config: Config, choice: SourceSelection) -> Tenant:
+    """Return who is meant: sources of the map, else one that has left it.
+
+    Raises:
+        ConfigError: None is, or too many are.
+    """
+    if choice.sid is None or "*" in choice.sid or "*" in (choice.database or ""):
+        raise ConfigError(
+            "kuvasz source erase: which source?", hint="name one, and no pattern: --sid de, with its --database"
+        )
+    chosen = [one for one in mapped_url.all_of(config) if choice.has_whole(one)]
+    sids = {one.url.sid for one in chosen}
+    if None in sids or len(sids) > 1:
+        raise ConfigError(
+            f"{choice.describe()} has no sid of its own: nobody knows which rows are its",
+            hint="name a source by its sid; where a table has no column sid, drop the table from the lake",
+        )
+    known = [group.database for group in config.databases if choice.database in {None, group.database}]
+    if not known:
+        raise ConfigError(f"the map has no {choice.describe()}", hint="`kuvasz source list` lists its groups")
+    databases = dict.fromkeys(one.group.database for one in chosen) or dict.fromkeys(known)
+    return Tenant(
+        sid=next(iter(sids), choice.sid) or choice.sid,
+        databases=tuple(databases),
+        mapped=tuple(one.name for one in chosen),
+    )
+
+
+def targets_of(config: Config, tenant: Tenant) -> list[Target]:
+    """Return all targets that may have rows of a tenant: those of its groups, as if it were in the map."""
+    groups = [
+        group.model_copy(update={"urls": (*group.urls, UrlConfig(url=_NOWHERE, sid=tenant.sid))})
+        if group.database in tenant.databases and all(url.sid != tenant.sid for url in group.urls)
+        else group
+        for group in config.databases
+    ]
+    whole = config.model_copy(update={"databases": tuple(groups)})
+    found = {
+        spec.identifier: target_of(spec)
+        for source in config_sources.resolve(whole)
+        if source.database in tenant.databases
+        for spec in source.tables
+    }
+    return list(found.values())
+
+
+_NOWHERE: Final = SecretUrl("postgresql://nobody@nowhere/none")
+
+
+def _unsure(config: Config, tenant: Tenant) -> ConfigError:
+    tables = sorted(target.name for target in targets_of(config, tenant))
+    listed = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
+    mapped = ", ".join(tenant.mapped)
+    first = f"takes {mapped} out of the map with slot and publication, and " if mapped else ""
+    return ConfigError(
+        f"source erase {first}removes all rows of {tenant.describe()} for good, with all older snapshots,"
+        f" from: {listed}",
+        hint="add --yes if that is meant; let no other engine write to these tables meanwhile",
+    )
+
+
+# What stands against it
+
+
+def _refuse_others(config: Config, tenant: Tenant) -> None:
+    """Refuse to erase what would come back, or lies where nobody can take it out.
+
+    Raises:
+        ConfigError: It would.
+        SourceError: Nobody can say which tenants there are: their server does not answer.
+    """
+    for source in config_sources.resolve(config):
+        if source.database in tenant.databases and any(spec.schemas is not None for spec in source.tables):
+            with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+                tenants = {spec.tenant for spec in members.found(source, connection).tables}
+            if tenant.sid in tenants:
+                raise ConfigError(
+                    f"source {source.name} has a schema of the tenant {tenant.sid!r}: its rows would come back",
+                    hint="drop or rename the schema, or have `schemas` take it in no more, and begin again",
+                )
+    index = log_index(config)
+    if index is not None and config.cluster.log is not None and index.objects():
+        raise ConfigError(
+            f"cluster.log: {index.place} has staged changes, and what is staged of one source lies among others'",
+            hint="let kuvasz run until the lake has all of it, stop it, and begin again",
+        )
+
+
+# What is done
+
+
+def _begin(journal: Journal, tenant: Tenant, *, with_tags: bool) -> None:
+    if not journal.is_begun:
+        journal.told |= {
+            "begun_at": _now(),
+            "databases": list(tenant.databases),
+            "with_tags": with_tags,
+        }
+        journal.save()
+
+
+def _drop(loaded: Loaded, choice: SourceSelection, journal: Journal) -> None:
+    answer = dropping.run(loaded, choice, drops_slot=True, is_sure=True)
+    journal.told["dropped"] = {"sources": answer["sources"], "steps": answer["steps"]}
+    journal.save()
+
+
+def finish(journal: Journal, erased: dict[str, Any], name: str) -> dict[str, Any]:
+    """Make the receipt of an erasure whose work is done, keep it, and return it with where it is."""
+    told = journal.told
+    tables = {
+        table: {what: found[what] for what in
+                ("rows", "files_removed", "snapshots_expired", "dropped_names", "scan", "is_clean")}
+        for table, found in told.get("tables", {}).items()
+    }  # fmt: skip
+    receipt: dict[str, Any] = {
+        "kind": _KIND,
+        "version": _VERSION,
+        "id": journal.id,
+        "erased": erased,
+        "begun_at": told["begun_at"],
+        "ended_at": _now(),
+        "dropped": told.get("dropped"),
+        "tables": tables,
+        "outside": told["outside"],
+        "other_tables": told["other_tables"],
+        "not_looked_at": list(_ELSEWHERE),
+        "is_clean": all(table["is_clean"] for table in tables.values()),
+    }
+    receipt["sha256"] = digest(receipt)
+    safe = "".join(letter if letter.isalnum() else "_" for letter in name)[:40]
+    when = receipt["ended_at"].translate({ord(letter): None for letter in "-:"})[:15]
+    path: Path = journal.finish(receipt, f"receipt-{when}-{safe}-{journal.id}")
+    return {**receipt, "file": str(path)}
+
+
+def digest(receipt: dict[str, Any]) -> str:
+    """Return the SHA-256 of a receipt without its own: of its JSON with sorted keys and without blanks."""
+    bare = {key: value for key, value in receipt.items() if key not in {"sha256", "file"}}
+    text = json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def exit_code(receipt: dict[str, Any]) -> int:
+    """Return 1 if a scan found something, or a slot is left that should have gone."""
+    steps: Collection[dict[str, Any]] = (receipt["dropped"] or {}).get("steps", ())
+    return int(not receipt["is_clean"] or any(step["error"] is not None for step in steps))
+
+
+def render(receipt: dict[str, Any]) -> str:
+    """Return the receipt in words."""
+    lines = []
+    for step in (receipt["dropped"] or {}).get("steps", ()):
+        lines.append(f"{step['source']}: {step['what']} {step['name']}: {step['outcome']}")
+        lines += [f"  {step[what]}" for what in ("error", "hint") if step[what]]
+    for name, table in receipt["tables"].items():
+        lines.append(
+            f"{name}: {table['rows']} rows erased, {table['files_removed']} files removed,"
+            f" {table['snapshots_expired']} snapshots expired"
+        )
+        lines += [f"  {named}: tag or branch removed" for named in table["dropped_names"]]
+        lines += _found(table["scan"])
+    lines += [f"{name}: not looked at, it is none of the map's" for name in receipt["other_tables"]]
+    lines.append("nothing was found of it any more" if receipt["is_clean"] else "SOMETHING IS LEFT: see above")
+    lines.append(f"receipt: {receipt['file']}")
+    return "\n".join(lines)
+
+
+def _found(scan: dict[str, Any]) -> Sequence[str]:
+    return [
+        *([f"  {scan['rows_found']} rows are there"] if scan["rows_found"] else []),
+        *([f"  {scan['snapshots']} snapshots are there"] if scan["snapshots"] > 1 else []),
+        *([f"  {scan['entries_of_removed_files']} entries of removed files are there"]
+          if scan["entries_of_removed_files"] else []),
+        *(f"  {name}: tag or branch" for name in scan["tags_and_branches"]),
+        *(f"  {name}: a file that the table does not need" for name in scan["unneeded_files"]),
+    ]  # fmt: skip
+
+
+__all__ = ["Tenant", "digest", "exit_code", "finish", "render", "run", "targets_of", "tenant_of"]

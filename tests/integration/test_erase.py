@@ -1,0 +1,199 @@
+"""A tenant of real sources erased from tables of all types: not a byte of its rows is left, and all others' are."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from kuvasz import failpoints
+from kuvasz.admin.sources.mapped_url import SourceSelection
+from kuvasz.config import load
+from kuvasz.errors import ConfigError, LakeError, StateTaken
+from kuvasz.lake.iceberg.engine import spool_folder
+from kuvasz.lake.jvm.catalog import Catalog
+from kuvasz.state.store import state_of
+from kuvasz.verbs.sources import erasing
+from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.opened_files import holding
+from tests.support.postgres import Database, create_database, drop_database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+#: Stands in every row of the tenant, in its key too, and nowhere else.
+PLANTED = "Zwetschgenknoedel"
+
+TABLES: dict[str, dict[str, Any] | None] = {
+    "items": None,
+    "parted": {"partition_by": ["sid"]},
+    "prices": {"type": "history"},
+    "kept": {"type": "append"},
+    "log": {"type": "changelog", "partition_by": ["sid"]},
+    "bag": None,
+}
+DE = SourceSelection(sid="de")
+
+
+class World:
+    """Two sources in one lake, the rows of which lie in the same files.
+
+    Args:
+        lake: The lake.
+        de: The source that leaves.
+        fr: The one that stays.
+    """
+
+    def __init__(self, lake: LakeFolder, de: Database, fr: Database) -> None:
+        self.lake, self._de, self.fr = lake, de, fr
+        for one, text in ((de, PLANTED), (fr, "Mirabelle")):
+            for name in TABLES:
+                key = "" if name == "bag" else ", PRIMARY KEY (a, b)"
+                one.execute(f"CREATE TABLE {name} (a int, b text, n int{key})")
+                one.execute(f"INSERT INTO {name} SELECT i, '{text}-' || i, 0 FROM generate_series(1, 50) i")
+            one.execute("ALTER TABLE bag REPLICA IDENTITY FULL")
+        self.config = lake.config(group({"de": de, "fr": fr}, TABLES), lake={"about": "_kuvasz"})
+
+    def run(self) -> None:
+        """Have all that makes and moves rows happen."""
+        with Pipeline(self.config, self.lake) as pipeline:
+            pipeline.wait_streaming()
+            for number in range(3):
+                for one, text in ((self._de, PLANTED), (self.fr, "Mirabelle")):
+                    for name in TABLES:
+                        one.execute(f"UPDATE {name} SET n = n + 1, b = b || 'x' WHERE a % 5 = {number}")
+                        one.execute(f"INSERT INTO {name} VALUES ({100 + number}, '{text}', 7)")
+                        one.execute(f"DELETE FROM {name} WHERE a = {40 + number}")
+                pipeline.wait_applied(self._de, self.fr)
+
+    def table(self, name: str) -> Any:
+        return load_catalog(self.lake.catalog, **self.lake.pyiceberg).load_table(name)
+
+    def rows(self, sid: str) -> dict[str, list[str]]:
+        found = {}
+        for name in TABLES:
+            rows = self.table(f"shop.{name}").scan(row_filter=f"sid == '{sid}'").to_arrow().to_pylist()
+            found[name] = sorted(map(str, rows))
+        return found
+
+    def loaded(self) -> load.Loaded:
+        return load.load(self.lake.folder / "map.yaml", {})
+
+    def command(self, failpoint: str) -> subprocess.CompletedProcess[str]:
+        """Run the command in a process of its own, killed at a point."""
+        arguments = ["source", "erase", "--sid", "de", "--yes", "--json", "--config", self.lake.folder / "map.yaml"]
+        return subprocess.run(
+            [sys.executable, "-m", "kuvasz", *map(str, arguments)], env=os.environ | {failpoints.VARIABLE: failpoint},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def erase(self, choice: SourceSelection = DE, **options: Any) -> dict[str, Any]:
+        return erasing.run(self.loaded(), choice, is_sure=True, session=self.lake.session, **options)
+
+    def holding(self, text: str) -> list[str]:
+        """Return where a text is found: catalog, warehouse, state folder, map, and the spool."""
+        return holding(self.lake.folder, text) + holding(Path(spool_folder(self.config)), text)
+
+
+@pytest.fixture
+def world(database: Database, postgres18: Any, lake_folder: LakeFolder) -> Any:
+    other = create_database(postgres18)
+    try:
+        yield World(lake_folder, database, other)
+    finally:
+        drop_database(other)
+
+
+def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database: Database) -> None:
+    world.run()
+    others = world.rows("fr")
+    before = {name: len(rows) for name, rows in world.rows("de").items()}
+    assert all(before.values())
+    assert world.holding(PLANTED)
+
+    found = Catalog(world.lake.session, world.lake.catalog).load("shop.items")
+    assert found is not None
+    found.snapshots.tag("cut_month", 3_600_000)
+    with state_of(world.config).own("replicates"), pytest.raises(StateTaken):
+        world.erase()
+    with pytest.raises(ConfigError, match=r"shop\.items: cut_month"):
+        world.erase()
+    assert world.rows("fr") == others, "nothing was done"
+    assert "de" in (world.lake.folder / "map.yaml").read_text()
+
+    receipt = world.erase(with_tags=True)
+    assert erasing.exit_code(receipt) == 0, receipt
+    assert receipt["dropped"]["sources"] == ["shop_de"]
+    assert receipt["tables"]["shop.items"]["dropped_names"] == ["cut_month"]
+    assert {name: receipt["tables"][f"shop.{name}"]["rows"] for name in TABLES} == before
+    assert all(receipt["tables"][f"shop.{name}"]["snapshots_expired"] > 1 for name in TABLES)
+    assert receipt["sha256"] == erasing.digest(json.loads(Path(receipt["file"]).read_text()))
+    assert world.holding(PLANTED) == []
+    assert world.rows("fr") == others
+    assert not any(world.rows("de").values())
+    assert not database.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = 'kuvasz_shop_de'")
+
+    with Pipeline(world.loaded().config, world.lake) as pipeline:
+        pipeline.wait_streaming()
+        world.fr.execute("UPDATE items SET n = 1000 WHERE a = 3")
+        world.fr.execute("DELETE FROM bag WHERE a = 4")
+        world.fr.execute("UPDATE prices SET n = 1000 WHERE a = 3")
+        pipeline.wait_applied(world.fr)
+    rows = world.table("shop.items").scan(row_filter="a == 3").to_arrow().to_pylist()
+    assert [row["n"] for row in rows] == [1000]
+    assert world.table("shop.bag").scan(row_filter="a == 4").count() == 0
+    assert len(world.rows("fr")["prices"]) == len(others["prices"]) + 1
+
+
+@pytest.mark.slow
+def test_whatever_fails_it_goes_on_where_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run()
+    others = world.rows("fr")
+    before = {name: len(rows) for name, rows in world.rows("de").items()}
+    passes, ends = 0, 0
+
+    def hit(name: str, error: Any = RuntimeError) -> None:
+        nonlocal passes
+        passes += name in {"erasing", "before_commit", "after_rewrite", "after_swap"}
+        if passes > 5 + ends:
+            raise error(f"failpoint {name}")
+
+    monkeypatch.setattr(failpoints, "hit", hit)
+    while True:
+        passes = 0
+        try:
+            receipt = world.erase()
+        except LakeError:
+            ends += 1
+            continue
+        break
+    assert ends > 5
+    assert {name: receipt["tables"][f"shop.{name}"]["rows"] for name in TABLES} == before
+    assert erasing.exit_code(receipt) == 0, receipt
+    assert world.holding(PLANTED) == []
+    assert world.rows("fr") == others
+
+
+@pytest.mark.slow
+def test_the_command_goes_on_after_kills(world: World) -> None:
+    world.run()
+    others = world.rows("fr")
+    before = {name: len(rows) for name, rows in world.rows("de").items()}
+    codes = [
+        world.command(kill).returncode
+        for kill in ("erasing:kill:4", "after_commit:kill", "before_swap:kill:2", "erasing:kill:20")
+    ]
+    assert set(codes) == {-signal.SIGKILL}
+    ended = world.command("")
+    assert ended.returncode == 0, ended.stderr
+    receipt = json.loads(ended.stdout)
+    assert {name: receipt["tables"][f"shop.{name}"]["rows"] for name in TABLES} == before
+    assert receipt["is_clean"]
+    assert world.holding(PLANTED) == []
+    assert world.rows("fr") == others

@@ -1,0 +1,82 @@
+"""Which rows of a file are to go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kuvasz.errors import LakeError
+from kuvasz.lake.erasure.rows import AboutRows, KeyRows, RowsToErase, SidRows
+from kuvasz.lake.files.files import FileEntry
+
+SOURCES = frozenset({"shop_de"})
+
+
+def field(name: str, kind: pa.DataType, number: int) -> pa.Field:
+    return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode()})
+
+
+SCHEMA = pa.schema([field("sid", pa.string(), 1), field("source", pa.string(), 2), field("id", pa.int64(), 3)])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    sids = ["de", "fr", "de", "d", None]
+    sources = ["shop_de", "shop_fr", "shop_fr/12@de", "shop_de/7", None]
+    pq.write_table(pa.table([sids, sources, [1, 1, 2, 3, 4]], schema=SCHEMA), tmp_path / "a.parquet")
+    return f"file://{tmp_path}/a.parquet"
+
+
+def table(sid_id: int | None = 1) -> Any:
+    schema = SimpleNamespace(arrow=lambda: SCHEMA)
+    return SimpleNamespace(
+        name="shop.items", definition=SimpleNamespace(io_properties={}, sid_id=sid_id, schema=schema)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "places"),
+    [
+        (SidRows(sid="de", sources=SOURCES), [0, 2]),
+        (AboutRows(sid="de", sources=SOURCES), [0, 2, 3]),
+        (KeyRows(values={"id": pa.scalar(1, pa.int64())}), [0, 1]),
+        (KeyRows(values={"sid": pa.scalar("de"), "id": pa.scalar(1, pa.int64())}), [0]),
+    ],
+)
+def test_rows_are_found_in_a_file(file: str, rows: RowsToErase, places: list[int]) -> None:
+    assert rows.in_file(table(), file).tolist() == places
+
+
+def test_a_table_without_sids_is_refused(file: str) -> None:
+    with pytest.raises(LakeError, match="it has no column sid"):
+        SidRows(sid="de", sources=SOURCES).in_file(table(sid_id=None), file)
+
+
+@pytest.mark.parametrize(
+    ("sid", "sids", "may_be"),
+    [
+        ("de", None, True),
+        ("fr", None, False),
+        (None, ("a", "x"), True),
+        (None, ("e", "x"), False),
+        (None, None, True),
+    ],
+)
+def test_files_of_others_are_left_out(sid: str | None, sids: tuple[str, str] | None, may_be: bool) -> None:
+    entry = FileEntry(number=1, path="a", rows=1, sid=sid, sids=sids)
+    assert SidRows(sid="de", sources=SOURCES).may_be_in(entry) is may_be
+    assert KeyRows(values={"sid": pa.scalar("de")}).may_be_in(entry) is may_be
+    assert KeyRows(values={"id": pa.scalar(1)}).may_be_in(entry)
+
+
+def test_only_what_is_noted_of_its_sources_goes() -> None:
+    rows = SidRows(sid="de", sources=SOURCES)
+    names = ["shop_de", "shop_de/7", "shop_x/12@de", "shop_x/12@fr", "shop_fr"]
+    assert [rows.is_of(name) for name in names] == [True, True, True, False, False]
+    others = [cast("RowsToErase", AboutRows(sid="de", sources=SOURCES)), KeyRows(values={})]
+    assert not any(one.is_of("shop_de") for one in others)
