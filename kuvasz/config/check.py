@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
-from kuvasz.config.model import CatalogType, Consistency, OnBadValue, PartitionRemoved
+from kuvasz.config.model import CatalogType, Consistency, Deletes, OnBadValue, PartitionRemoved
 from kuvasz.config.problem import Path, Problem, listed
 from kuvasz.model import TableType
 
@@ -49,7 +49,7 @@ LOCAL = "local"
 NOBODY = "nobody"
 
 #: What feeds of one target must agree on.
-_SHARED = ("type", "key", "partition_by", "sort_by")
+_SHARED = ("type", "key", "partition_by", "sort_by", "deletes")
 
 _Feeds: TypeAlias = "dict[tuple[str, str], list[_MappedFeed]]"
 
@@ -213,9 +213,10 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     yield from _partitions_of_history(table, path)
     yield from _key(table, path)
     yield from _removed(table, path)
+    yield from _soft(table, path)
     for column in table.decimals.keys() & table.types.keys():
         yield Problem(path=(*path, "decimals", column), message="is in types, too", is_key=True)
-    reserved = RESERVED[table.type] | {"sid"}
+    reserved = RESERVED[table.type] | {"sid"} | ({"_deleted_at"} if table.deletes is Deletes.SOFT else set())
     for column in table.set or ():
         if column.lower() in reserved:
             message = f"is a column that kuvasz itself adds to a {table.type} table: choose another name"
@@ -279,6 +280,17 @@ def _removed(table: TableConfig, path: Path) -> Iterator[Problem]:
     elif table.partitions_regex is not None:
         message = "must be keep with partitions_regex: the rows of a table that is dropped stay"
         yield Problem(path=(*path, "partition_removed"), message=message)
+
+
+def _soft(table: TableConfig, path: Path) -> Iterator[Problem]:
+    """Deleted rows stay in a clone alone, and where a row that is taken away is one that was deleted."""
+    if table.deletes is not Deletes.SOFT:
+        return
+    if table.type is not TableType.CLONE:
+        yield Problem(path=(*path, "deletes"), message=f"must be hard for a table of type {table.type}")
+    if table.on_bad_value is OnBadValue.REJECT:
+        message = "cannot be soft with `on_bad_value: reject`: a rejected row would show as deleted"
+        yield Problem(path=(*path, "deletes"), message=message)
 
 
 #: Shorter ones can be guessed, and then so can every value that is masked.

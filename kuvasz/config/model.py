@@ -57,6 +57,13 @@ class OnBadValue(enum.StrEnum):
     REJECT = "reject"
 
 
+class Deletes(enum.StrEnum):
+    """What becomes of a clone's row that its source deletes."""
+
+    HARD = "hard"
+    SOFT = "soft"
+
+
 class PartitionRemoved(enum.StrEnum):
     """What becomes of the rows of a partition that was detached or dropped."""
 
@@ -626,6 +633,10 @@ class TableConfig(Section):
     """Source columns that have another type in the lake than their own: `column: string` takes PostgreSQL's text of
     any column, whatever the value; `column: decimal(p,s)` is for numeric, and a value that does not fit stops the
     table."""
+
+    deletes: Deletes = Deletes.HARD
+    """What becomes of the row of a clone that is deleted at the source: hard, it goes; soft, it stays as it was, with
+    the source's time of the deletion in `_deleted_at`, which is NULL for rows that live."""
 
     partition_removed: PartitionRemoved | None = None
     """What becomes of the rows of a partition that is detached from a partitioned table, or dropped. delete (by

@@ -40,6 +40,8 @@ class Folded:
     root: Int32s  #: per row: index into `keys` of the key under which the lake holds an UPDATE's earliest version
     taken: Int32s  #: per row: index into `keys` of the key it has from then on; -1 for D
     given_up: Int32s  #: per row: index into `keys` of the key that nobody has from then on; -1 if there is none
+    gone_by: Int32s  #: per key that ends deleted: the row that gave it up; -1 for others
+    gone_from: Int32s  #: per such key: the row of the chunk that had it then; -1: the lake alone knows it
 
 
 def fold(tag: UInt8s, new: Keys, old: Keys, old_row: Int32s) -> Folded:
@@ -65,9 +67,12 @@ def fold(tag: UInt8s, new: Keys, old: Keys, old_row: Int32s) -> Folded:
     if fault:
         what = f"tag {tag[row]}" if fault == _BAD_TAG else f"old tuple {old_row[row]} of {len(old)}"
         raise InternalError(f"row {row} of the chunk cannot be folded: {what}")
-    keep, written, previous, root = _fold(tags, len(found), taken, given_up)
+    keep, written, previous, root, gone_by, gone_from = _fold(tags, len(found), taken, given_up)
     keys = Keys(hi=found[:, 0].copy(), lo=found[:, 1].copy())
-    return Folded(keep=keep, keys=keys, written=written, previous=previous, root=root, taken=taken, given_up=given_up)
+    return Folded(
+        keep=keep, keys=keys, written=written, previous=previous, root=root, taken=taken, given_up=given_up,
+        gone_by=gone_by, gone_from=gone_from,
+    )  # fmt: skip
 
 
 def duplicates(keys: Keys) -> Int32s:
@@ -155,7 +160,7 @@ def _duplicates(keys: UInt64s) -> Int32s:  # pragma: no cover
 
 
 _Numbered = tuple[UInt64s, Int32s, Int32s, int, int]
-_Linked = tuple[Int32s, Int32s, Int32s, Int32s]
+_Linked = tuple[Int32s, Int32s, Int32s, Int32s, Int32s, Int32s]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -192,14 +197,18 @@ def _number(tag: UInt8s, new: UInt64s, old: UInt64s, old_row: Int32s) -> _Number
 
 @numba.njit(cache=True, nogil=True)
 def _fold(tag: UInt8s, keys: int, taken: Int32s, given_up: Int32s) -> _Linked:  # pragma: no cover
-    """Return keep, written, previous and root of numbered keys."""
+    """Return keep, written, previous, root, gone_by and gone_from of numbered keys."""
     count = len(tag)
     holder = np.full(keys, _UNTOUCHED, np.int32)
+    gone_by, gone_from = np.full(keys, -1, np.int32), np.full(keys, -1, np.int32)
     previous, root = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     for row in range(count):
         source = taken[row] if given_up[row] < 0 else given_up[row]
         before = holder[source]
         is_update = tag[row] == _UPDATE
+        if before != _GONE:
+            gone_by[source] = row
+            gone_from[source] = before if before >= 0 else -1
         holder[source] = _GONE
         if taken[row] >= 0:
             holder[taken[row]] = row
@@ -210,6 +219,7 @@ def _fold(tag: UInt8s, keys: int, taken: Int32s, given_up: Int32s) -> _Linked:  
     for key in range(keys):
         if holder[key] >= 0:
             rank[holder[key]] = 1
+            gone_by[key] = gone_from[key] = -1
     keep = np.empty(count, np.int32)
     kept = 0
     for row in range(count):
@@ -221,4 +231,4 @@ def _fold(tag: UInt8s, keys: int, taken: Int32s, given_up: Int32s) -> _Linked:  
     for key in range(keys):
         if holder[key] >= 0:
             written[key] = rank[holder[key]]
-    return keep[:kept].copy(), written, previous, root
+    return keep[:kept].copy(), written, previous, root, gone_by, gone_from

@@ -21,11 +21,10 @@ from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
 from kuvasz.model import Int32s, Int64s, UInt32s
-from kuvasz.modes import owners
+from kuvasz.modes import owners, soft
 from kuvasz.modes.row_rules import Evaluated, attach_copied
 from kuvasz.modes.shape import Shape
-
-_DELETE = ord("D")
+from kuvasz.modes.transaction_facts import Facts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +83,13 @@ def apply_changes(
     return apply_split(shape, shape.split(data, lengths, evaluated))
 
 
-def apply_split(shape: Shape, changes: RowChanges) -> ChunkOutcome:
+def apply_split(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> ChunkOutcome:
     """Fold messages that were split, and decode what stays.
+
+    Args:
+        shape: The shape of the relation.
+        changes: The messages.
+        facts: What they have of their transactions, where deleted rows stay.
 
     Raises:
         DecodeError: A value does not fit.
@@ -96,6 +100,8 @@ def apply_split(shape: Shape, changes: RowChanges) -> ChunkOutcome:
     keep = folded.keep
     if shape.transform is not None and len(unresolved):
         unresolved = shape.waiting(changes.new, unresolved)
+    if shape.is_soft:
+        return _softly(shape, changes, folded, soft.SoftOutcome(shape, changes, folded, unresolved, facts))
     if len(unresolved) == 0 or len(keep) == 0:
         return ChunkOutcome(
             rows=shape.rows(changes.new, keep),
@@ -116,6 +122,26 @@ def apply_split(shape: Shape, changes: RowChanges) -> ChunkOutcome:
         written=written.astype(np.int32),
         aside=_aside(shape, changes, folded, keep[waits]) if waits.any() else None,
         deleted=int(np.count_nonzero(written < 0)),
+        whose=owners.of_keys(changes, folded),
+    )
+
+
+def _softly(shape: Shape, changes: RowChanges, folded: fold.Folded, made: soft.SoftOutcome) -> ChunkOutcome:
+    """Return what a chunk comes to where deleted rows stay."""
+    written = np.full(len(folded.keys), -1, np.int32)
+    written[made.key] = np.arange(len(made.key), dtype=np.int32)
+    root = made.root[made.whole :]
+    if (root < 0).any():
+        raise never_sent(shape, int(made.messages()[np.argmin(root)]))
+    aside = None
+    if len(root):
+        aside = Aside(rows=made.waiting(), unchanged=made.unchanged(), sources=folded.keys.take(root))
+    return ChunkOutcome(
+        rows=made.rows(),
+        keys=folded.keys,
+        written=written,
+        aside=aside,
+        deleted=int(np.count_nonzero(folded.gone_by >= 0)),
         whose=owners.of_keys(changes, folded),
     )
 
@@ -160,7 +186,12 @@ def take_key_from_old(shape: Shape, changes: RowChanges) -> None:
 
 
 def complete(
-    aside: pa.Table, unchanged: tuple[np.ndarray, ...], earlier: pa.Table, waits: Int32s | None = None
+    aside: pa.Table,
+    unchanged: tuple[np.ndarray, ...],
+    earlier: pa.Table,
+    waits: Int32s | None = None,
+    *,
+    is_soft: bool = False,
 ) -> pa.Table:
     """Fill the cells that were not sent from the rows' earlier versions.
 
@@ -169,6 +200,10 @@ def complete(
         unchanged: As in `Aside`.
         earlier: One row for each that waits, in the same order; at least the columns that have unchanged cells.
         waits: As in `Aside`.
+        is_soft: Whether rows that are deleted stay.
+
+    Raises:
+        EarlierDeleted: Where they do, a row that lives waits for one of them.
     """
     if waits is not None:
         place = np.zeros(len(aside), np.int32)
@@ -179,6 +214,9 @@ def complete(
         mask = unchanged[index]
         if len(mask) == 0:
             columns.append(aside.column(index))
+            continue
+        if is_soft and field.name == soft.DELETED_AT:
+            columns.append(soft.settled(mask, aside.column(index), earlier.column(field.name)))
             continue
         old = earlier.column(field.name).cast(field.type)
         columns.append(_choose(mask, old, aside.column(index)))

@@ -71,7 +71,7 @@ def _apply(shape: Shape, changes: RowChanges, facts: Facts | None) -> ChunkOutco
     if shape.is_bag:
         return keyless.apply_changes(shape, changes, facts)
     if shape.mode is TableType.CLONE:
-        return clone.apply_split(shape, changes)
+        return clone.apply_split(shape, changes, facts)
     applied = _CHANGES[shape.mode](shape, changes, facts)
     if shape.rejects and applied.aside is not None:
         # The newest version that is here need not be the one before: that may have been rejected.

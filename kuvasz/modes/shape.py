@@ -97,6 +97,12 @@ class Shape:
         """Whether it clones a table without a key, whose rows are matched as a whole."""
         return self.mode is TableType.CLONE and not self.key
 
+    @property
+    def is_soft(self) -> bool:
+        """Whether it clones a table so that rows which are deleted stay."""
+        is_clone = self.mode is TableType.CLONE and bool(self.key)
+        return is_clone and any(binding.column == OWN_COLUMN for binding in self.bindings)
+
     def keys(self, cells: Cells, rows: Int32s | None = None) -> Keys:
         """Return the 128-bit keys of tuples."""
         arrays = [self.read(cells, index, rows) for index in self.key]

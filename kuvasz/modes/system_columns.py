@@ -25,6 +25,7 @@ class OwnColumn:
 
 START, END, DELETED = "kvsz_start", "kvsz_end", "kvsz_deleted"
 OP, LSN, ORDINAL, XID, COMMIT_TS, OLD_KEY = "_op", "_lsn", "_ordinal", "_xid", "_commit_ts", "_old_key"
+DELETED_AT = "_deleted_at"
 
 COLUMNS: Mapping[TableType, tuple[OwnColumn, ...]] = {
     TableType.CLONE: (),
@@ -45,6 +46,15 @@ COLUMNS: Mapping[TableType, tuple[OwnColumn, ...]] = {
 }
 
 
-def names(table_type: TableType) -> frozenset[str]:
+#: Of a clone whose deleted rows stay: when its row was deleted, NULL while it lives.
+_SOFT = (OwnColumn(name=DELETED_AT, kind=LakeType.TIMESTAMPTZ),)
+
+
+def of(table_type: TableType, *, is_soft: bool) -> tuple[OwnColumn, ...]:
+    """Return the columns of a table of some type; a soft one is a clone whose deleted rows stay."""
+    return _SOFT if is_soft else COLUMNS[table_type]
+
+
+def names(table_type: TableType, *, is_soft: bool = False) -> frozenset[str]:
     """Return the names of a type's own columns."""
-    return frozenset(column.name for column in COLUMNS[table_type])
+    return frozenset(column.name for column in of(table_type, is_soft=is_soft))

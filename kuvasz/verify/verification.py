@@ -114,6 +114,7 @@ _VERSIONS = (
     "versions that do not fit together, or of which two are open, are not mended: correct them in the lake, or drop"
     " the table there: it is copied anew"
 )
+_SOFT = "where deleted rows stay none is mended: {resync} copies the table again, without those deleted before"
 
 #: Source, lake table, what is being done, parts done, parts in all.
 OnProgress = Callable[[str, str, str, int, int], None]
@@ -204,7 +205,7 @@ class Verification:
         return _report(report, table, rounds, can_mend=self._can_mend(table))
 
     def _can_mend(self, table: LakeTable) -> bool:
-        return self._is_fixing and not table.definition.is_growing
+        return self._is_fixing and not table.definition.is_growing and not table.target.is_soft
 
     def _check_follows(self, spec: SourceTableSpec, table: LakeTable, why_not: str) -> None:
         """Refuse a table of which nobody can tell how far the lake is.
@@ -638,6 +639,8 @@ def _why_left(table: LakeTable, left: int, *, doubled: int) -> str:
         return ""
     if table.definition.is_growing:
         return _KEPT.format(kind=table.target.type, resync=resync_of(table.name))
+    if table.target.is_soft:
+        return _SOFT.format(resync=resync_of(table.name))
     is_history = table.target.type is TableType.HISTORY
     return _VERSIONS if is_history and (doubled or left) else ""
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from kuvasz.index.positions import ABSENT
 from kuvasz.lake.commit.bundles import Step, chunks_of, open_lsn, owner_finder, sources_of
+from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.keyless import KeylessRows
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.executors.refused_rows import packed
@@ -22,8 +24,9 @@ from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask, f
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import no_earlier_version
 from kuvasz.lake.table.open_transactions import OpenTransaction
-from kuvasz.model import TableType, Truncation
+from kuvasz.model import POSTGRES_EPOCH_US, TableType, Truncation
 from kuvasz.modes.rejects import orphaned
+from kuvasz.modes.soft import DELETED_AT, EarlierDeleted
 
 if TYPE_CHECKING:
     from kuvasz.lake.executors.jobs import Jobs
@@ -81,7 +84,7 @@ class CloneWriter:
         for source in sources_of(step):
             self._take_turn(source, open_lsn(step))
         if isinstance(result, Truncation):
-            self._truncate(step.source, sid)
+            self._truncate(step.source, sid, result.commit_us + POSTGRES_EPOCH_US)
         else:  # that of a TRUNCATE, too, where it is a row
             self._resolve(step, result, sid)
 
@@ -96,7 +99,19 @@ class CloneWriter:
         """
         self._complete_all()
         for source in self._table.open.keys() & whole:
-            self._table.index.sources.conclude(source, self._changeset)
+            self._conclude(source)
+
+    def _conclude(self, source: str, reserved: Sequence[int] = ()) -> None:
+        """Take a transaction that is now whole into the commit; `reserved` as for `SourceFiles.truncate`."""
+        pending = self._table.open[source]
+        if self._is_soft and pending.truncates is not None:
+            self._delete_all(source, pending.truncates[0], pending.us)
+            for keys, _, _ in pending.entries:  # rows of these came since
+                files, rows = self._table.index.places.lookup(keys)
+                files, rows = self._table.index.files.alive(files, rows, self._changeset)
+                self._changeset.delete(files[files != ABSENT], rows[files != ABSENT])
+            pending.truncates = None
+        self._table.index.sources.conclude(source, self._changeset, reserved)
 
     def _take_turn(self, source: str, of: int) -> None:
         """Close a source's open transaction if a step shows that it is whole, open the step's own if it begins one.
@@ -113,7 +128,7 @@ class CloneWriter:
             if pending.truncates is not None:
                 self._part_from_others(source)
             mine = [item for item in self._waiting if item.is_of(source) and item.layer is changeset]
-            self._table.index.sources.conclude(source, changeset, [item.number for item in mine])
+            self._conclude(source, [item.number for item in mine])
             self._waiting = [
                 dataclasses.replace(item, layer=changeset) if item.layer is not changeset and item.is_of(source)
                 else item
@@ -128,14 +143,34 @@ class CloneWriter:
         pending = self._table.open.get(source)
         return self._changeset if pending is None else pending.changeset
 
-    def _truncate(self, source: str, sid: str | None) -> None:
+    @property
+    def _is_soft(self) -> bool:
+        return self._table.definition.target.is_soft
+
+    def _truncate(self, source: str, sid: str | None, us: int) -> None:
         if self._table.definition.target.type is TableType.APPEND:
             return
+        pending = self._table.open.get(source)
+        if self._is_soft and pending is None:
+            self._delete_all(source, sid, us)
+            return
+        if pending is not None:
+            pending.us = us
         self._part_from_others(source)
         layer = self._layer(source)
         gone = [item for item in self._waiting if item.is_of(source) and item.layer is layer]
         self._table.index.sources.truncate(source, sid, layer, [item.number for item in gone])
         self._waiting = [item for item in self._waiting if item not in gone]
+
+    def _delete_all(self, source: str, sid: str | None, us: int) -> None:
+        """Delete all rows of a source where deleted rows stay.
+
+        Those that wait are completed before: some are of the source, some have their earlier versions in its files.
+        """
+        self._complete_all()
+        self._waiting.clear()
+        writer = HistoryWriter(self._table, self._jobs, self._properties, self._changeset)
+        writer.truncate(source, sid, us, is_soft=True)
 
     def _part_from_others(self, source: str) -> None:
         """Write the rows that wait, if some of a source do so with others': in a file its own can be told apart."""
@@ -152,7 +187,11 @@ class CloneWriter:
                 result, source_of, sid
             )
             return
-        if result.waiting is not None and result.sources is not None:
+        if self._is_soft and result.sources is not None:
+            assert result.aside is not None
+            unknown = result.unchanged[pa.ipc.open_stream(result.aside).schema.get_field_index(DELETED_AT)]
+            result, _ = self._resolution.without_lost(result, source, layer, self._level_of, unknown)
+        elif result.waiting is not None and result.sources is not None:
             result = self._without_lost(step, result)
         earlier = self._resolution.apply(result, source, number, layer, sid, source_of)
         if earlier is not None:
@@ -199,9 +238,14 @@ class CloneWriter:
                 self._settled[item.number] = self._resolution.complete(
                     item.number, item.done, completed, item.step.source, item.layer, item.sid
                 )
-        for done in results.values():
-            if done.error is not None:
-                raise done.error
+        for item in waiting:
+            error = results[item.number].error
+            if isinstance(error, EarlierDeleted):
+                assert item.done.sources is not None
+                key = item.done.sources.take(np.array([error.row], np.int32))
+                raise no_earlier_version(owner_finder(item.step, item.done)(key), self._table.definition.name, 1)
+            if error is not None:
+                raise error
 
     def _task(self, item: _Waiting) -> CompleteTask:
         files, positions = self._where_now(item.earlier)
@@ -217,6 +261,7 @@ class CloneWriter:
             bounded=self._table.definition.bounded,
             layout=self._table.definition.layout,
             waits=item.done.waits,
+            is_soft=self._table.definition.target.is_soft,
         )
 
     def _where_now(self, earlier: _Places) -> _Places:

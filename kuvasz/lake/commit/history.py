@@ -30,6 +30,7 @@ from kuvasz.lake.executors.history_tasks import (
     MoveTask,
     MoveVersions,
     Places,
+    TruncateSoft,
     TruncateTask,
     TruncateVersions,
     Writing,
@@ -94,7 +95,7 @@ class HistoryWriter:
         if isinstance(result, Truncation):
             us = result.commit_us + POSTGRES_EPOCH_US
             if pending is None:
-                self._truncate(source, sid, us)
+                self.truncate(source, sid, us)
             else:
                 remove(file_io(self._properties, self._table.definition.location), pending.changeset.paths())
                 pending.clear()
@@ -126,7 +127,7 @@ class HistoryWriter:
         floor = np.full(len(keys), NEVER_US, np.int64)
         floor[ends] = self._end(keys.take(ends), us[ends], ~stays[ends], pending.sid)
         if pending.truncates is not None:
-            self._truncate(source, pending.truncates[0], pending.us)
+            self.truncate(source, pending.truncates[0], pending.us)
         changeset.merge(pending.changeset)
         table.index.places.insert(keys.take(stays), files[stays], rows[stays])
         late = np.flatnonzero(stays & (floor > us))
@@ -257,22 +258,38 @@ class HistoryWriter:
         numbers = self._table.index.add_files(done.files, self._changeset, owner)
         self._table.index.places.insert(keys, *place_in(done.files, numbers, done.newest))
 
-    def _truncate(self, source: str, sid: str | None, us: int) -> None:
-        """End all open versions of a source as deleted: the files that have any are written anew."""
+    def truncate(self, source: str, sid: str | None, us: int, *, is_soft: bool = False) -> None:
+        """End all open versions of a source as deleted: the files that have any are written anew.
+
+        Args:
+            source: The source.
+            sid: Its sid.
+            us: When, in µs since 1970.
+            is_soft: Whether it is rows of a clone that are deleted, and stay.
+        """
+        self._source = source
+        job = (TruncateSoft if is_soft else TruncateVersions)(writing=self._writing)
         changeset, sources = self._changeset, self._table.index.sources
         numbers = [number for number in self._files_of(source, sid) if number not in changeset.dropped]
         numbers += [
             number for number, (file, owner) in changeset.added.items()
             if sources.is_of(file.path, owner, source, sid) or sources.is_shared(file.path, owner, source)
         ]  # fmt: skip
-        self._end_all(numbers, sid, us, {})
+        self._end_all(numbers, sid, us, {}, job)
 
     def _files_of(self, source: str, sid: str | None) -> list[int]:
         """Return the numbers of the table's files that hold versions of a source, or may."""
         sources = self._table.index.sources
         return [*sources.numbers(source, sid), *(entry.number for entry in sources.shared(source, sid))]
 
-    def _end_all(self, numbers: Sequence[int], sid: str | None, us: int, stays: Mapping[int, BitMap64]) -> None:
+    def _end_all(
+        self,
+        numbers: Sequence[int],
+        sid: str | None,
+        us: int,
+        stays: Mapping[int, BitMap64],
+        job: TruncateVersions | None = None,
+    ) -> None:
         """End a source's open versions in files as deleted, but those that stay: files with any are written anew.
 
         Other sources' versions in these files stay as they are.
@@ -294,7 +311,7 @@ class HistoryWriter:
             for number, owner in zip(numbers, owners, strict=True)
         ]
         moves = {}
-        outcomes = self._run(TruncateVersions(writing=self._writing), tasks)
+        outcomes = self._run(job or TruncateVersions(writing=self._writing), tasks)
         for number, owner, done in zip(numbers, owners, outcomes, strict=True):
             if not done.files:
                 continue

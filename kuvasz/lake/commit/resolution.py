@@ -85,7 +85,12 @@ class Resolution:
         return earlier
 
     def without_lost(
-        self, done: ChunkDone, source: str, layer: Changeset, waiting: Container[int]
+        self,
+        done: ChunkDone,
+        source: str,
+        layer: Changeset,
+        waiting: Container[int],
+        may_lack: npt.NDArray[np.bool_] | None = None,
     ) -> tuple[ChunkDone, npt.NDArray[np.bool_]]:
         """Leave the rows out that wait for what is not there, or goes in this very commit.
 
@@ -94,6 +99,7 @@ class Resolution:
             source: Its source.
             layer: Takes the outcome.
             waiting: Numbers of files that are still to come.
+            may_lack: Which of those that wait are left out, None: all.
 
         Returns:
             The results without them, and which of those that waited they are.
@@ -112,6 +118,8 @@ class Resolution:
                 gone = changeset.deletes.get(number)
                 if gone is not None:
                     lost |= (files == number) & np.isin(rows, np.fromiter(gone, np.uint32, len(gone)))
+        if may_lack is not None:
+            lost &= may_lack
         if not lost.any():
             return done, lost
         begin = sum(file.rows for file in done.files)

@@ -107,7 +107,7 @@ class WriteStage:
             return None
         resets = dict(era.position_resets)
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
-        has_facts = table.columns.shapes.rejects
+        has_facts = table.columns.shapes.want_facts
         cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events, counts=has_facts)
         plan = TargetPlan(work=work, cut=cut, era=era, position_resets=resets, identities=identities)
         shapes = StepShapes(table, self._feeds)

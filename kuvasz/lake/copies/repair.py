@@ -21,6 +21,7 @@ from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.copies.order import Order
+from kuvasz.lake.copies.soft_deletions import SoftDeletions
 from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.files import Changeset, FileTable
@@ -149,6 +150,10 @@ class RepairJob:
                     self._end_versions(changeset, difference, fetched)
                 else:
                     changeset.delete(difference.files, difference.places)
+                    if table.target.is_soft:
+                        deletions = SoftDeletions(self._order, changeset, self._at_us)
+                        deletions.keep(difference)
+                        deletions.let_go(wanted_keys(difference))
                     rows = list(pairs(fetched))
                     numbered = [(table.index.files.reserve(), file) for file, _ in rows]
                     Resolution(table.rows, changeset).adopt(numbered, [keys for _, keys in rows], self._sid)

@@ -18,7 +18,8 @@ from kuvasz.lake.definition.noted_columns import ColumnNotes
 from kuvasz.lake.definition.shapes import Shapes
 from kuvasz.lake.definition.source_rules import SourceRules
 from kuvasz.lake.format import earlier_types, planning, rule, table_identity
-from kuvasz.lake.format.schema_steps import RenameField
+from kuvasz.lake.format.schema import deleted_at
+from kuvasz.lake.format.schema_steps import AddField, RenameField
 from kuvasz.model import Relation, TableType
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class Columns:
         """
         self.unfit(feed.source)
         self.shapes.go_by(feed.source, target)
+        if target.is_soft:
+            self._have_deletions()
         restored = () if is_streaming else self._see_schema(feed)
         planned, relation, is_numbered = self._plan_for(target, feed, relation)
         place = feed.place
@@ -162,6 +165,22 @@ class Columns:
         self._change(feed, relation, planned, is_remembered=is_numbered)
         told = (*restored, *planned.told)
         return (*told, self._told_of_rows(target.type, why)) if is_followed else told
+
+    def _have_deletions(self) -> None:
+        """Have a column for when rows are deleted; a table from before `deletes: soft` lacks it.
+
+        Raises:
+            SchemaError: A column of that name is the source's, or was.
+        """
+        if table_identity.is_soft(self._table.properties):
+            return
+        field = deleted_at()
+        if self._definition.schema.by_name(field.name) is not None:
+            message = f"{place_of(table=self._definition.name)}: it has a column {field.name} that is not kuvasz's"
+            hint = "`deletes: soft` needs that name: choose another `target`, or drop the table to copy it anew"
+            raise SchemaError(message, hint=hint)
+        self._table.schema.change([AddField(field)], lambda _: table_identity.SOFT)
+        self._read_again()
 
     def _told_of_rows(self, kind: TableType, why: str) -> str:
         """Say what becomes of rows that are there and are not as a copy would have them."""

@@ -55,9 +55,10 @@ class Shapes:
         return self._targets.get(source, self._definition.target)
 
     @property
-    def rejects(self) -> bool:
-        """Whether rows of any source are left out that do not fit."""
-        return self._definition.target.rejects or any(target.rejects for target in self._targets.copy().values())
+    def want_facts(self) -> bool:
+        """Whether rows of any source are left out that do not fit, or stay when they are deleted."""
+        targets = (self._definition.target, *self._targets.copy().values())
+        return any(target.rejects or target.is_soft for target in targets)
 
     def go_by(self, source: str, target: Target) -> None:
         """Go by what the map says of the table for a source from now on."""

@@ -28,7 +28,7 @@ from kuvasz.lake.files.data_file import DataFile, field_id, file_io, remove, wri
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int32s
-from kuvasz.modes import defaults, dispatch, history, keyless
+from kuvasz.modes import defaults, dispatch, history, keyless, soft
 from kuvasz.modes.shape import NO_COLUMN, OWN_COLUMN, SID_COLUMN, Shape
 from kuvasz.ports import CopyRequest
 
@@ -168,9 +168,9 @@ class Reading:
             if part.is_mixed:
                 mine = self._mine(table)
                 table, places = table.take(pa.array(mine)), places[mine]
-            if self.at_us is not None:
-                is_open = np.flatnonzero(history.is_open(table))
-                table, places = table.take(pa.array(is_open)), places[is_open]
+            if self.at_us is not None or self.shape.is_soft:
+                counts = np.flatnonzero(soft.is_live(table) if self.shape.is_soft else history.is_open(table))
+                table, places = table.take(pa.array(counts)), places[counts]
             if table.num_rows:
                 yield Rows(table=table, keys=self.keys(table), file=part.number, rank=part.rank, places=places)
 

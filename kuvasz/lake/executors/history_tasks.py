@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys, hash_keys
@@ -26,7 +27,7 @@ from kuvasz.lake.files.data_file import (
 )
 from kuvasz.lake.format.layout import Layout, Values
 from kuvasz.model import Int32s, Int64s, UInt32s
-from kuvasz.modes import history
+from kuvasz.modes import history, soft
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
@@ -232,8 +233,7 @@ class TruncateVersions:
         file = pq.ParquetFile(file_io(properties, task.source).new_input(task.source).open())
         is_alive = np.ones(file.metadata.num_rows, np.bool_)
         is_alive[task.dead] = False
-        ends = file.read(columns=[history.END]).column(0).combine_chunks().cast(pa.int64()).to_numpy()
-        ends_now = is_alive & (ends == history.FOREVER_US)
+        ends_now = is_alive & self._may_end(file)
         ends_now[task.stays] = False
         if task.sid_id is not None and ends_now.any():
             is_mine = np.zeros(len(ends_now), np.bool_)
@@ -253,12 +253,34 @@ class TruncateVersions:
                 rows = with_schema(file.read_row_group(group), self.writing.schema)
                 alive = np.flatnonzero(is_alive[begin : begin + rows.num_rows])
                 if len(alive):
-                    writer.write(history.truncated(rows.take(pa.array(alive)), task.us, ends_now[begin + alive]))
+                    writer.write(self._ended(rows.take(pa.array(alive)), task.us, ends_now[begin + alive]))
                 begin += rows.num_rows
             return TruncateDone(files=(writer.close(),), positions=positions)
         except BaseException:
             writer.abandon()
             raise
+
+    def _may_end(self, file: pq.ParquetFile) -> npt.NDArray[np.bool_]:
+        """Return which versions are open."""
+        return history.is_open(file.read(columns=[history.END]))
+
+    def _ended(self, rows: pa.Table, us: int, ends_now: npt.NDArray[np.bool_]) -> pa.Table:
+        return history.truncated(rows, us, ends_now)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateSoft(TruncateVersions):
+    """The same for a clone whose deleted rows stay: rows that live are deleted."""
+
+    @override
+    def _may_end(self, file: pq.ParquetFile) -> npt.NDArray[np.bool_]:
+        if soft.DELETED_AT not in file.schema_arrow.names:  # it is from before deleted rows stayed
+            return np.ones(file.metadata.num_rows, np.bool_)
+        return soft.is_live(file.read(columns=[soft.DELETED_AT]))
+
+    @override
+    def _ended(self, rows: pa.Table, us: int, ends_now: npt.NDArray[np.bool_]) -> pa.Table:
+        return soft.deleted(rows, us, ends_now)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

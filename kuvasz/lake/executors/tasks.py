@@ -197,6 +197,7 @@ class CompleteTask:
     bounded: tuple[str, ...]
     layout: Layout
     waits: Int32s | None = None  #: as in `clone.Aside`
+    is_soft: bool = False  #: as in `clone.complete`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +217,7 @@ class CompleteRows:
         names = [field.name for field, mask in zip(aside.schema, task.unchanged, strict=True) if len(mask)]
         wanted = pa.schema([aside.schema.field(name) for name in names])
         earlier = read_scattered(self.properties, task.files, task.file_of, task.position_of, wanted)
-        rows = clone.complete(aside, task.unchanged, earlier, task.waits)
+        rows = clone.complete(aside, task.unchanged, earlier, task.waits, is_soft=task.is_soft)
         files, places = write_rows(self.properties, task.path, rows, task.bounded, task.layout)
         return ChunkDone(files=files, written=places)
 

@@ -74,7 +74,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
     for field in schema.fields:
         if field.name == SID and target.has_sid:
             bindings.append(Binding(name=SID, column=SID_COLUMN, type=field.type))
-        elif field.name in system_columns.names(target.type):
+        elif field.name in system_columns.names(target.type, is_soft=target.is_soft):
             bindings.append(Binding(name=field.name, column=OWN_COLUMN, type=field.type))
         elif field.name in column_of:
             column = column_of[field.name]

@@ -203,7 +203,10 @@ def refuse_alike(fields: Iterable[Field], place: str) -> None:
 
 def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:
     names = {column.name for column in relation.columns}
-    for column in system_columns.COLUMNS[target.type]:
+    if target.is_soft and not relation.key:
+        message = f"table {relation.table} has no key, by which deleted rows of {target.name} could be found again"
+        raise SchemaError(message, hint="give it a primary key, or name its `key`, or leave out `deletes: soft`")
+    for column in system_columns.of(target.type, is_soft=target.is_soft):
         if column.name in names:
             message = (
                 f"table {relation.table} has a column named {column.name}, which the {target.type} table"
@@ -217,9 +220,15 @@ def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:
         number += 1 + len(inner)
 
 
+def deleted_at() -> Field:
+    """Return the field of a clone for when rows were deleted, with a provisional id."""
+    (column,) = system_columns.of(TableType.CLONE, is_soft=True)
+    return Field(field_id=1, name=column.name, type=column.type, required=column.required)
+
+
 def bounded(target: Target, key: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of a target whose bounds files keep."""
-    mine = tuple(column.name for column in system_columns.COLUMNS[target.type] if column.bounded)
+    mine = tuple(column.name for column in system_columns.of(target.type, is_soft=target.is_soft) if column.bounded)
     return (*((SID,) if target.has_sid else ()), *key, *mine)
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from kuvasz.errors import SchemaError
 from kuvasz.lake.format.schema import SID, LakeSchema
@@ -24,6 +25,10 @@ TYPE_PROPERTY = "kuvasz.type"
 MEMBERS_PROPERTY = "kuvasz.members"
 
 
+#: Set on tables with `Target.is_soft`, and on those that became one.
+SOFT: Mapping[str, str] = MappingProxyType({"kuvasz.deletes": "soft"})
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableIdentity:
     """What a table was made with."""
@@ -35,7 +40,8 @@ class TableIdentity:
 def render(target: Target, key: Sequence[str]) -> dict[str, str]:
     """Return the properties of a new table."""
     made = {SEED_PROPERTY: secrets.token_hex(16), **render_key(key), TYPE_PROPERTY: target.type.value}
-    return made | ({MEMBERS_PROPERTY: "true"} if target.has_members else {})
+    members = {MEMBERS_PROPERTY: "true"} if target.has_members else {}
+    return {**made, **members, **(SOFT if target.is_soft else {})}
 
 
 def render_key(key: Sequence[str]) -> dict[str, str]:
@@ -65,4 +71,13 @@ def parse(properties: Mapping[str, str], target: Target, schema: LakeSchema) -> 
     if (properties.get(MEMBERS_PROPERTY) is not None) != target.has_members:
         message = f"table {target.name} was made {'without' if target.has_members else 'with'} `partitions_regex`"
         raise SchemaError(message, hint="choose another `target`, or drop the table from the lake to copy it anew")
+    if is_soft(properties) and not target.is_soft:
+        message = f"table {target.name} keeps deleted rows, and the map says `deletes: hard`: they would seem to live"
+        hint = "set `deletes: soft`, choose another `target`, or drop the table from the lake to copy it anew"
+        raise SchemaError(message, hint=hint)
     return TableIdentity(seed=seed, key=key)
+
+
+def is_soft(properties: Mapping[str, str]) -> bool:
+    """Whether deleted rows stay in a table."""
+    return properties.keys() >= SOFT.keys()

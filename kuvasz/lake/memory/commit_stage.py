@@ -14,7 +14,7 @@ from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk
 from kuvasz.lake.commit.failures import failed, told
 from kuvasz.lake.executors.refused_rows import by_source
-from kuvasz.model import NO_OPERATIONS, TableType
+from kuvasz.model import NO_OPERATIONS, POSTGRES_EPOCH_US, TableType, Truncation
 from kuvasz.ports import Failure, Receipt
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ class MemoryCommitStage:
             sid = table.sid(self._feeds.find(work.target, step.source, step.relation))
             if applied is None and table.target.type is TableType.APPEND:
                 continue
-            if applied is None:
+            if applied is None and table.target.is_soft:
+                assert isinstance(step, Truncation)
+                table.rows.delete_all(sid, step.commit_us + POSTGRES_EPOCH_US, layer)
+            elif applied is None:
                 layer.truncate(sid)
             else:
                 table.rows.resolve(step.source, sid, applied, layer)

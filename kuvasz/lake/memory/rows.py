@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.lake.format.binding import no_earlier_version
-from kuvasz.modes import clone
+from kuvasz.modes import clone, soft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,6 +53,19 @@ class Layer:
         row = self._below(key)
         return None if row is None or row.sid in self.truncated else row
 
+    def delete_all(self, rows: Iterable[tuple[_Key, MemoryRow]], sid: str | None, us: int) -> None:
+        """Delete every row of a source where deleted rows stay.
+
+        Args:
+            rows: The rows below.
+            sid: The source's.
+            us: When, in µs since 1970.
+        """
+        for key, row in {**dict(rows), **self.rows}.items():
+            if row is not None and row.sid == sid:
+                gone = soft.deleted(row.values, us, np.ones(1, np.bool_))
+                self.rows[key] = MemoryRow(sid, gone, 0)
+
     def truncate(self, sid: str | None) -> None:
         """Delete every row of a source."""
         self.truncated.add(sid)
@@ -78,11 +91,13 @@ class MemoryRows:
     Args:
         table: Its name.
         is_growing: Whether it keeps several rows of a key.
+        is_soft: Whether rows that are deleted stay.
     """
 
-    def __init__(self, table: str, *, is_growing: bool) -> None:
+    def __init__(self, table: str, *, is_growing: bool, is_soft: bool = False) -> None:
         self._table = table
         self.is_growing = is_growing
+        self._is_soft = is_soft
         self._rows: dict[_Key, MemoryRow] = {}  #: what readers see
         self._versions: list[tuple[str | None, pa.Table]] = []  #: the same, of a table type that keeps all
         self._open: dict[str, tuple[int, Layer]] = {}  #: source -> commit LSN and rows of its open transaction
@@ -105,13 +120,20 @@ class MemoryRows:
     def resolve(self, source: str, sid: str | None, applied: ChunkOutcome, layer: Layer) -> None:
         """Put the outcome of a chunk into a layer."""
         rows = applied.rows
+        if self._is_soft and applied.aside is not None:
+            applied = _without_absent(applied, layer)
         if applied.aside is not None:
             earlier = [row for key in _pairs(applied.aside.sources) if (row := layer.get(key)) is not None]
             lost = len(applied.aside.sources) - len(earlier)
             if lost:
                 raise no_earlier_version(source, self._table, lost)
             before = _stacked(earlier, rows.schema)
-            completed = clone.complete(applied.aside.rows, applied.aside.unchanged, before, applied.aside.waits)
+            try:
+                completed = clone.complete(
+                    applied.aside.rows, applied.aside.unchanged, before, applied.aside.waits, is_soft=self._is_soft
+                )
+            except soft.EarlierDeleted as error:
+                raise no_earlier_version(source, self._table, 1) from error
             rows = pa.concat_tables([rows, completed])
         if not self.is_growing:
             layer.put(applied.keys, applied.written.tolist(), rows, sid)
@@ -120,6 +142,14 @@ class MemoryRows:
         layer.put(applied.keys.take(held), applied.written[held].tolist(), rows, sid)
         if rows.num_rows:
             layer.versions.append((sid, rows))
+
+    def delete_all(self, sid: str | None, us: int, layer: Layer) -> None:
+        """Delete every row of a source where deleted rows stay."""
+        below: dict[_Key, MemoryRow | None] = dict(self._rows)
+        if layer is not self.layer:  # what came in the same transaction nobody has seen
+            below |= self.layer.rows
+            layer.rows.clear()
+        layer.delete_all([(key, row) for key, row in below.items() if row is not None], sid, us)
 
     def replace(self, source: str, sid: str | None, copied: Iterable[Copied], *, keeps: bool) -> None:
         """Put a copy of a source's table in the place of its rows, or with `keeps` beside them."""
@@ -186,6 +216,25 @@ class MemoryRows:
         """Forget all open transactions, and the commit that is being worked out."""
         self._open.clear()
         self.begin()
+
+
+def _without_absent(applied: ChunkOutcome, layer: Layer) -> ChunkOutcome:
+    """Leave out what is deleted and is not there."""
+    aside = applied.aside
+    assert aside is not None
+    unknown = aside.unchanged[aside.rows.schema.get_field_index(soft.DELETED_AT)]
+    stays = np.array([layer.get(key) is not None for key in _pairs(aside.sources)], np.bool_) | ~unknown
+    begin = applied.rows.num_rows
+    written = applied.written.copy()
+    waits = np.flatnonzero(written >= begin)
+    row = written[waits] - begin
+    written[waits] = np.where(stays[row], begin + np.cumsum(stays)[row] - 1, -1)
+    which = np.flatnonzero(stays).astype(np.int32)
+    left = dataclasses.replace(
+        aside, rows=aside.rows.take(pa.array(which)), sources=aside.sources.take(which),
+        unchanged=tuple(mask[which] if len(mask) else mask for mask in aside.unchanged),
+    )  # fmt: skip
+    return dataclasses.replace(applied, written=written, aside=left if len(which) else None)
 
 
 def _stacked(rows: Iterable[MemoryRow], schema: pa.Schema) -> pa.Table:

@@ -49,7 +49,9 @@ class MemoryTable:
         self._targets: dict[str, Target] = {}  #: source -> what the map says for it
         self.positions: dict[str, SourcePosition] = {}
         self.era = WriteEra.begin(self.positions)
-        self.rows = MemoryRows(target.name, is_growing=target.type in {TableType.APPEND, TableType.CHANGELOG})
+        self.rows = MemoryRows(
+            target.name, is_growing=target.type in {TableType.APPEND, TableType.CHANGELOG}, is_soft=target.is_soft
+        )
 
     def shape(self, feed: Feed, relation: Relation) -> Shape:
         """Return how a relation's columns meet the table's fields."""

@@ -68,7 +68,7 @@ class MemoryWriteStage:
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(
             work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events,
-            counts=table.target.rejects,
+            counts=table.target.rejects or table.target.is_soft,
         )  # fmt: skip
         applied: list[ChunkOutcome | None] = []
         refused: dict[str, KuvaszError] = {}

@@ -170,6 +170,7 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "key": spec.config.key,
         "partition_by": spec.config.partition_by,
         "sort_by": spec.config.sort_by,
+        "deletes": spec.config.deletes,
         "partitions_regex": spec.config.partitions_regex is not None,
         "the column sid": spec.has_sid,
         "consistency": spec.group,

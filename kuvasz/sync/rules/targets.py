@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kuvasz import typemap
 from kuvasz.config import names
-from kuvasz.config.model import OnBadValue
+from kuvasz.config.model import Deletes, OnBadValue
 from kuvasz.config.problem import suggestion
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
@@ -158,6 +158,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         types=spec.config.asked_types,
         out_of_range=str(spec.config.out_of_range),
         rejects=spec.config.on_bad_value is OnBadValue.REJECT,
+        is_soft=spec.config.deletes is Deletes.SOFT,
         filter=spec.config.filter,
         set=spec.config.set,
         mask=spec.config.mask,

@@ -228,6 +228,20 @@ def test_what_is_rejected_needs_a_place(tmp_path: Path) -> None:
     ), found
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("deletes: soft, type: history", "must be hard for a table of type history"),
+        ("deletes: soft, on_bad_value: reject", "cannot be soft with `on_bad_value: reject`: a rejected row"),
+        ("deletes: soft, set: {id: id, _deleted_at: n}", "is a column that kuvasz itself adds to a clone table"),
+    ],
+)  # fmt: skip
+def test_deleted_rows_stay_in_clones_alone(tmp_path: Path, options: str, message: str) -> None:
+    text = SHOP.replace("orders:", f"orders: {{{options}}}", 1)
+    found = refusal(tmp_path, f"lake: {{about: _kuvasz}}\n{text}")
+    assert message in found, found
+
+
 def test_no_target_stands_among_the_tables_about_the_lake(tmp_path: Path) -> None:
     text = SHOP.replace("orders:", "orders: {target: _Kuvasz.commits}", 1)
     found = refusal(tmp_path, f"lake: {{about: _kuvasz}}\n{text}")

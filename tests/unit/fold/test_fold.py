@@ -38,6 +38,7 @@ def replay(operations):
     """The same, by a dict of key -> (row, key in the lake of its chain's start)."""
     held: dict[int, int | None] = {}  # None: deleted
     touched, previous, root = [], [], []
+    gone: dict[int, tuple[int, int]] = {}  # key -> (row that gave it up, row that had it)
 
     def touch(key):
         if key not in touched:
@@ -57,12 +58,15 @@ def replay(operations):
             elif source not in held:
                 root[at] = touched.index(source)
         if tag == "D" or (tag == "U" and source != new):
+            if held.get(source, -1) is not None:
+                gone[source] = (at, held.get(source, -1))
             held[source] = None
         if tag != "D":
             held[new] = at
     keep = sorted(row for row in held.values() if row is not None)
     written = [-1 if held[key] is None else keep.index(held[key]) for key in touched]
-    return keep, touched, written, previous, root
+    gone_by, gone_from = ([gone[key][part] if held[key] is None else -1 for key in touched] for part in (0, 1))
+    return keep, touched, written, previous, root, gone_by, gone_from
 
 
 key = st.integers(0, 7)
@@ -77,12 +81,14 @@ operation = st.one_of(
 @given(st.lists(operation, max_size=30))
 def test_fold_agrees_with_a_dict(operations):
     result, numbers = folded(operations)
-    keep, touched, written, previous, root = replay(operations)
+    keep, touched, written, previous, root, gone_by, gone_from = replay(operations)
     assert numbers == touched
     assert result.keep.tolist() == keep
     assert result.written.tolist() == written
     assert result.previous.tolist() == previous
     assert result.root.tolist() == root
+    assert result.gone_by.tolist() == gone_by
+    assert result.gone_from.tolist() == gone_from
 
 
 def test_insert_and_delete_cancel():

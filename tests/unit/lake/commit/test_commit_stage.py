@@ -34,7 +34,7 @@ class Table:
         self.era = WriteEra.begin(self.positions)
         self.open, self.commits = Open(), SimpleNamespace(in_flight=set(), discard=lambda _: None, make=self.commit)
         self.definition = SimpleNamespace(identities=0, lock=threading.RLock())
-        self.columns = SimpleNamespace(shapes=SimpleNamespace(rejects=False))
+        self.columns = SimpleNamespace(shapes=SimpleNamespace(want_facts=False))
         self.target = SimpleNamespace(type=TableType.CLONE, group=None, has_members=False, has_sid=True)
         self.answers = threading.Event()
 

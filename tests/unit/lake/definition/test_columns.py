@@ -41,6 +41,24 @@ def test_a_new_column_comes_with_what_is_remembered_of_it(world: World) -> None:
     assert [one.name for one in after.bindings] == [*(one.name for one in before.bindings), "size"]
 
 
+def test_a_table_that_is_to_keep_deleted_rows_gets_a_column_for_when_once(world: World) -> None:
+    world.iceberg.commits.clear()
+    world.evolve(is_soft=True)
+    world.evolve(is_soft=True)
+    assert world.iceberg.commits == [("AddField",)]
+    assert (world.definition.schema.fields[-1].name, world.iceberg.properties["kuvasz.deletes"]) == (
+        "_deleted_at", "soft",
+    )  # fmt: skip
+    assert world.columns.shapes.of(feed(), world.source.catalog()).is_soft
+
+
+def test_it_may_have_a_column_of_that_name_already(world: World) -> None:
+    world.source.add("_deleted_at")
+    world.evolve()
+    with pytest.raises(SchemaError, match="it has a column _deleted_at that is not kuvasz's"):
+        world.evolve(is_soft=True)
+
+
 def test_what_is_the_same_costs_no_commit(world: World) -> None:
     world.iceberg.commits.clear()
     assert world.evolve() == ()

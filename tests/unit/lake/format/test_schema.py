@@ -177,3 +177,17 @@ def test_bounds_are_kept_of_what_rows_are_found_by() -> None:
     history = schema.bounded(target(has_sid=False, table_type=TableType.HISTORY), ("a",))
     assert history[0] == "a"
     assert len(history) == 3
+
+
+def test_where_deleted_rows_stay_there_is_a_column_for_when() -> None:
+    soft = dataclasses.replace(target(has_sid=False), is_soft=True)
+    found = schema.wanted(soft, ITEMS)[-1]
+    assert (found.name, found.required) == ("_deleted_at", False)
+    assert dataclasses.replace(schema.deleted_at(), field_id=found.field_id) == found
+    keyless = dataclasses.replace(
+        ITEMS, columns=tuple(dataclasses.replace(one, is_key=False) for one in ITEMS.columns)
+    )
+    with pytest.raises(SchemaError, match=r"has no key, by which deleted rows of shop\.items could be found again"):
+        schema.wanted(soft, keyless)
+    with pytest.raises(SchemaError, match="has a column named _deleted_at"):
+        schema.wanted(soft, relation(Column(name="_deleted_at", pg_type=TEXT)))

@@ -33,6 +33,16 @@ def test_there_and_back(table_type: TableType, *, has_sid: bool, has_members: bo
     assert made.seed.hex() == properties["kuvasz.seed"] != table_identity.render(target, ())["kuvasz.seed"]
 
 
+def test_a_table_that_keeps_deleted_rows_goes_on_doing_so() -> None:
+    soft = dataclasses.replace(PLAIN, is_soft=True)
+    properties = table_identity.render(soft, ("a",))
+    assert table_identity.is_soft(properties)
+    assert not table_identity.is_soft(table_identity.render(PLAIN, ("a",)))
+    assert table_identity.parse(properties, soft, schema("a")).key == ("a",)
+    with pytest.raises(SchemaError, match="keeps deleted rows, and the map says `deletes: hard`"):
+        table_identity.parse(properties, PLAIN, schema("a"))
+
+
 def test_the_key_follows_its_source() -> None:
     properties = table_identity.render(PLAIN, ("a",)) | table_identity.render_key(("b", "c"))
     assert table_identity.parse(properties, PLAIN, schema("b", "c")).key == ("b", "c")

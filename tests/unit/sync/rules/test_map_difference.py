@@ -119,6 +119,7 @@ def test_each_difference_is_what_it_is(change: Callable[[Any], object], expected
         ({"key": ["id"]}, "key"),
         ({"partition_by": ["days(at)"]}, "partition_by"),
         ({"sort_by": ["id"]}, "sort_by"),
+        ({"deletes": "soft"}, "deletes"),
         ({"partitions_regex": "items_.*"}, "partitions_regex"),
         ({"type": "append", "sort_by": ["id"]}, "type, sort_by"),
     ],
