@@ -365,15 +365,15 @@ def rejects(
     from kuvasz.verbs.lake import rejects as verb
 
     loaded = _loaded(context, config, settings)
-    found = verb.rows(loaded.config, table=table, sid=sid, limit=sys.maxsize if retry else limit)
     redact = Redactor(loaded.secrets)
     if not retry:
+        found = verb.rows(loaded.config, table=table, sid=sid, limit=limit)
         _print_json(verb.as_json(found), redact) if as_json else print(redact(verb.render(found)))
         return
     with verify_verb.progress() as on_progress:
         reports = [
             report
-            for target, source in verb.tables_of(found)
+            for target, source in verb.tables(loaded.config, table=table, sid=sid)
             for report in verify_verb.reports(
                 loaded.config, table=target, sid=source, is_fixing=True, on_progress=on_progress
             )

@@ -76,7 +76,10 @@ def test_what_does_not_fit_is_written_down_and_all_else_goes_on(database: Databa
         target: ("", int(target == "shop.changes")) for target in found
     }
     assert {target: one.rejected for target, one in reports.items()} == dict.fromkeys(found, 1)
-    assert len(verb.rows(config, table="items")) == counted["shop.items"]
+    told = verb.rows(config, table="items")
+    assert len(told) == counted["shop.items"]
+    (newest,) = verb.rows(config, table="items", limit=1)
+    assert (newest in told, newest["rejected_at"]) == (True, told[-1]["rejected_at"])
     mended = {name: options | {"out_of_range": "null"} for name, options in tables.items()}
     config = lake_folder.config(group({"eu": database}, mended), lake={"about": "_kuvasz"})
     with Pipeline(config, lake_folder) as pipeline:
@@ -85,7 +88,7 @@ def test_what_does_not_fit_is_written_down_and_all_else_goes_on(database: Databa
         database.execute("DELETE FROM items WHERE id = 3")
         pipeline.wait_applied(database)
         for target in ("shop.items", "shop.bag", "shop.versions"):
-            assert (target, "shop_eu") in verb.tables_of(verb.rows(config))
+            assert (target, "shop_eu") in verb.tables(config)
             (report,) = verify.reports(
                 config, table=target, sid="shop_eu", is_fixing=True, session=lake_folder.session
             )

@@ -17,18 +17,29 @@ from kuvasz.verbs import text
 from kuvasz.verbs.lakeview import LakeView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    import datetime
+    from collections.abc import Collection, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyiceberg.table import Table
 
     from kuvasz.config.model import Config
 
 #: What tells a row from all others, also where it was written twice.
 _KEY = ("target", "source", "lsn", "ordinal")
 
+_AT = "rejected_at"
+
+#: That are looked at at a time.
+_ROWS = 1024
+
 
 def rows(
     config: Config, *, table: str | None = None, sid: str | None = None, limit: int = 100
 ) -> list[dict[str, Any]]:
     """Return the newest rows that were rejected, the newest last, each once.
+
+    Which they are is told by a few columns; the others are read from their time on.
 
     Args:
         config: The whole configuration.
@@ -40,17 +51,56 @@ def rows(
         ConfigError: The map has no such table or source, or keeps no tables about the lake.
         LakeError: The catalog does not answer.
     """
+    wanted = _wanted(config, table, sid)
+    found = _table(config)
+    if found is None:
+        return []
+    newest = _newest(found.scan(selected_fields=(*_KEY, _AT)).to_arrow(), wanted, limit)
+    if not newest:
+        return []
+    since = f"{_AT} >= '{min(newest.values()).isoformat()}'"
+    whole: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for batch in found.scan(since).to_arrow_batch_reader():
+        for begin in range(0, batch.num_rows, _ROWS):
+            some = {_key(row): row for row in batch.slice(begin, _ROWS).to_pylist()}
+            whole |= {key: row for key, row in some.items() if newest.get(key) == row[_AT]}
+    return sorted(whole.values(), key=lambda row: row[_AT])
+
+
+def tables(config: Config, *, table: str | None = None, sid: str | None = None) -> list[tuple[str, str]]:
+    """Return (target, source) of the tables that rows were rejected of; arguments and errors are those of `rows`."""
+    wanted = _wanted(config, table, sid)
+    found = _table(config)
+    if found is None:
+        return []
+    pairs = found.scan(selected_fields=("target", "source")).to_arrow().group_by(["target", "source"]).aggregate([])
+    return sorted(wanted & {(row["target"], names.source_of(row["source"])) for row in pairs.to_pylist()})
+
+
+def _table(config: Config) -> Table | None:
     if config.lake.about is None:
         message = "what is rejected is kept in a table about the lake, and `lake.about` is off"
         raise ConfigError(message, hint="name its namespace: `lake: {about: _kuvasz}`")
-    wanted = _wanted(config, table, sid)
-    found = LakeView(config).load(f"{config.lake.about}.{REJECTS}")
-    if found is None:
-        return []
-    scanned = found.scan().to_arrow().sort_by("rejected_at").to_pylist()
-    once = {tuple(row[name] for name in _KEY): row for row in scanned}
-    mine = [row for row in once.values() if (row["target"], names.source_of(row["source"])) in wanted]
-    return mine[-limit:]
+    return LakeView(config).load(f"{config.lake.about}.{REJECTS}")
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _KEY)
+
+
+def _newest(
+    found: pa.Table, wanted: Collection[tuple[str, str]], limit: int
+) -> dict[tuple[Any, ...], datetime.datetime]:
+    """Return the keys of the newest rows with the time at which each was written down last."""
+    newest: dict[tuple[Any, ...], datetime.datetime] = {}
+    order = found.sort_by([(_AT, "descending")])
+    for batch in order.to_batches(max_chunksize=_ROWS):
+        for row in batch.to_pylist():
+            if len(newest) >= limit:
+                return newest
+            if (row["target"], names.source_of(row["source"])) in wanted:
+                newest.setdefault(_key(row), row[_AT])
+    return newest
 
 
 def _wanted(config: Config, table: str | None, sid: str | None) -> set[tuple[str, str]]:
@@ -67,11 +117,6 @@ def _wanted(config: Config, table: str | None, sid: str | None) -> set[tuple[str
         asked = " ".join(f"--{name} {value}" for name, value in (("table", table), ("sid", sid)) if value)
         raise ConfigError(f"{asked}: the map has no such table of a source", hint=f"it has {', '.join(known)}")
     return found
-
-
-def tables_of(found: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return (target, source) of the tables that rows were rejected of."""
-    return sorted({(row["target"], names.source_of(row["source"])) for row in found})
 
 
 def render(found: Sequence[Mapping[str, Any]]) -> str:
@@ -97,4 +142,4 @@ def as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-__all__ = ["as_json", "render", "rows", "tables_of"]
+__all__ = ["as_json", "render", "rows", "tables"]
