@@ -49,7 +49,29 @@ LOCAL = "local"
 NOBODY = "nobody"
 
 #: What feeds of one target must agree on.
-_SHARED = ("type", "key", "partition_by", "sort_by", "deletes")
+_SHARED = ("type", "key", "partition_by", "sort_by", "deletes", "location", "properties")
+
+#: Iceberg's table properties, by what they begin with, that are not to be set in the map -> why, or what does it.
+_OWN_PROPERTIES = {
+    "kuvasz.": "kuvasz keeps its own notes there",
+    "format-version": "`lake.format_version` says it",
+    "history.expire.": "`maintenance.snapshot_age` and `maintenance.snapshots_kept` say it",
+    "write.parquet.": "kuvasz goes by write.parquet.compression-codec and -level alone",
+    "write.metadata.metrics.": "kuvasz looks rows up by these",
+    "write.metadata.path": "kuvasz names files below the table's location",
+    "write.data.path": "kuvasz names files below the table's location",
+    "write.object-storage.": "kuvasz names files below the table's location",
+    "write.delete.": "readers and other writers go by what kuvasz writes",
+    "write.update.": "readers and other writers go by what kuvasz writes",
+    "write.merge.": "readers and other writers go by what kuvasz writes",
+    "commit.": "kuvasz commits by itself",
+    "gc.enabled": "files that nobody needs any more have to go",
+    "encryption.": "files are written without Iceberg's encryption",
+}
+
+#: Of Parquet files, as Iceberg calls them.
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "uncompressed")
+_LEVELLED = ("zstd", "gzip")
 
 _Feeds: TypeAlias = "dict[tuple[str, str], list[_MappedFeed]]"
 
@@ -210,6 +232,7 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     if table.column_list and table.columns is None and not table.exclude:
         yield Problem(path=(*path, "column_list"), message="needs columns or exclude", is_key=True)
     yield from _lists(table, path)
+    yield from _properties(table, path)
     yield from _partitions_of_history(table, path)
     yield from _key(table, path)
     yield from _removed(table, path)
@@ -234,6 +257,24 @@ def _partitions_of_history(table: TableConfig, path: Path) -> Iterator[Problem]:
         if kinds.partition_term(entry)[2] in {"kvsz_end", "kvsz_deleted"}:
             message = "changes when a version ends, which must stay in its partition: take another column"
             yield Problem(path=(*path, "partition_by", number), message=message)
+
+
+def _properties(table: TableConfig, path: Path) -> Iterator[Problem]:
+    codec, level = f"{names.COMPRESSION}codec", f"{names.COMPRESSION}level"
+    for name, value in table.properties.items():
+        place = (*path, "properties", name)
+        why = next((why for begin, why in _OWN_PROPERTIES.items() if name.startswith(begin)), None)
+        if name == codec and value not in _CODECS:
+            yield Problem(path=place, message=f"must be one of {', '.join(_CODECS)}, not {value!r}")
+        elif name == level and not (value.isdigit() and 1 <= int(value) <= 9):
+            yield Problem(path=place, message=f"must be a whole number from 1 to 9, not {value!r}")
+        elif name == level and table.properties.get(codec, "zstd") not in _LEVELLED:
+            yield Problem(path=place, message=f"{table.properties[codec]} has no level: {', '.join(_LEVELLED)} do")
+        elif name not in {codec, level} and why is not None:
+            yield Problem(path=place, message=f"cannot be set: {why}", is_key=True)
+    if table.location is not None and "://" not in table.location and not table.location.startswith("/"):
+        message = f"must be a url such as s3://lake/items, or an absolute path, not {table.location!r}"
+        yield Problem(path=(*path, "location"), message=message)
 
 
 def _lists(table: TableConfig, path: Path) -> Iterator[Problem]:
@@ -396,6 +437,7 @@ def _targets(config: Config) -> Iterator[Problem]:
     yield from _cases(feeds)
     yield from _strangers(feeds, config.lake.about)
     yield from _rejecting(feeds, config.lake.about)
+    yield from _locations(feeds, config.lake.warehouse_location)
     for (namespace, target), group_feeds in feeds.items():
         identifier = f"{namespace}.{target}"
         yield from _one_table_each(identifier, group_feeds)
@@ -474,6 +516,20 @@ def _one_shape(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
         if (feed.table.partitions_regex is None) != (feeds[0].table.partitions_regex is None):
             message = f"databases[{feeds[0].number}] feeds the target {identifier} too: both need partitions_regex"
             yield Problem(path=feed.path, message=message, is_key=True)
+
+
+def _locations(feeds: _Feeds, warehouse: str) -> Iterator[Problem]:
+    """No table's files lie among those of another: whatever is nobody's there is removed one day."""
+    known: dict[str, str] = {warehouse: "the warehouse"}
+    for (namespace, target), (feed, *_others) in feeds.items():
+        mine = feed.table.table_location
+        if mine is None:
+            continue
+        for other, whose in known.items():
+            if f"{mine}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mine}/"):
+                message = f"lies in {whose}, or {whose} in it: each target needs a place of its own"
+                yield Problem(path=(*feed.path, "location"), message=message)
+        known[mine] = f"the location of {namespace}.{target}"
 
 
 def _one_sid_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:

@@ -575,6 +575,10 @@ class TableConfig(Section):
     """clone: the table as it is; append: never deletes; history: every version with its time span; changelog:
     every change as a row."""
 
+    enabled: bool = True
+    """false: as if the map did not have it, but for what it says of the others: its rows stay, and when it is taken
+    in again it is compared with the source or copied, as a table that comes back is."""
+
     target: kinds.Target | None = None
     """The table in the lake, `name` or `namespace.name`; the source table's own name in `lake.namespace` by
     default."""
@@ -615,6 +619,15 @@ class TableConfig(Section):
     sort_by: tuple[kinds.Ordering, ...] = ()
     """The order of rows within files: columns or transforms, with `asc`, `desc`, `nulls first`, `nulls last`."""
 
+    location: kinds.Text | None = None
+    """Where the target's files lie, a path or a url of the lake's store; in the warehouse by default. A table that is
+    there already stays where it is."""
+
+    properties: kinds.Texts = Field(default_factory=dict)
+    """Iceberg's table properties that the target is to have: `owner`, `read.split.target-size`, and for the files
+    that kuvasz writes `write.parquet.compression-codec` (zstd, snappy, gzip, lz4, uncompressed) with its `-level`.
+    One that is taken out of the map stays. Those that kuvasz goes by are refused."""
+
     on_schema_change: OnSchemaChange = OnSchemaChange.AGREE
     """agree: the target follows, but another name or type of a column that other databases fill waits, with
     its table's changes, until these have changed it, too; evolve: the target follows; hold: the table waits for a
@@ -644,6 +657,12 @@ class TableConfig(Section):
 
     decimals: dict[str, kinds.DecimalType] = Field(default_factory=dict)
     """The same as `types`, for `decimal(p,s)` alone."""
+
+    @property
+    def table_location(self) -> str | None:
+        """The location with its scheme, which for a path is ``file://``."""
+        given = self.location
+        return given if given is None or "://" in given else f"file://{given}".rstrip("/")
 
     @property
     def removed_partitions(self) -> PartitionRemoved:

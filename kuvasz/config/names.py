@@ -18,6 +18,9 @@ MEMBERS = "*"
 #: Between the OID of a tenant's table and the tenant.
 _OF_TENANT = "@"
 
+#: What Iceberg's table properties begin with that say how Parquet files are compressed.
+COMPRESSION = "write.parquet.compression-"
+
 #: PostgreSQL's NAMEDATALEN - 1 (manual, section 4.1.1 "Identifiers and Key Words").
 MAX_NAME_BYTES = 63
 

@@ -161,10 +161,13 @@ class MappedTarget:
 
 
 def resolve(config: Config) -> tuple[Source, ...]:
-    """Return every source of the map with its tables, in the map's order; a group without tables has none."""
+    """Return every source of the map with its tables, in the map's order; a group without tables has none.
+
+    Tables that are not `enabled` are none of it.
+    """
     with_sid, found = _targets_with_sid(config), []
     for group in config.databases:
-        tables = [_spec(config.lake, key, table, with_sid) for key, table in group.tables.items()]
+        tables = [_spec(config.lake, key, table, with_sid) for key, table in group.tables.items() if table.enabled]
         found += [
             Source(
                 name=names.source_name(group.database, url.sid),

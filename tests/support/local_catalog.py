@@ -211,10 +211,11 @@ class LocalCatalog:
         return None if found is None else LocalTable(self, found)
 
     def create(
-        self, name: str, fields: Sequence[Field], key: Iterable[str], layout_: Layout, properties: Mapping[str, str]
-    ) -> LocalTable:
+        self, name: str, fields: Sequence[Field], key: Iterable[str], layout_: Layout, properties: Mapping[str, str],
+        location: str | None = None,
+    ) -> LocalTable:  # fmt: skip
         self.ask()
-        folder = self.folder / name.replace(".", "/")
+        folder = self.folder / name.replace(".", "/") if location is None else Path(location.removeprefix("file://"))
         (folder / "data").mkdir(parents=True, exist_ok=True)
         schema = LakeSchema(schema_id=0, fields=tuple(fields))
         layout = dataclasses.replace(layout_, order_id=1 if layout_.order else 0)

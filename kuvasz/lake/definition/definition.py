@@ -10,6 +10,7 @@ from kuvasz.index import seed as index_seed
 from kuvasz.lake.files.data_file import file_io, remove
 from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format import layout, table_identity
+from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import SID, LakeSchema, bounded
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.model import TableType
@@ -47,7 +48,7 @@ class Definition:
         identity = table_identity.parse(table.properties, target, self.schema)
         self.seed = index_seed.of_table(secret, identity.seed)
         self.key = identity.key
-        self.layout = table.layout.read()
+        self.layout = self._layout()
         self.identities = 0  #: how often other columns came to tell rows without a key apart
 
     @property
@@ -108,7 +109,7 @@ class Definition:
             if key is not None:
                 self.key = key
             self.schema = self._table.schema.read()
-            self.layout = self._table.layout.read()
+            self.layout = self._layout()
             is_other = self.is_bag and self._hashed() != before
             self.identities += is_other
             return is_other
@@ -139,7 +140,10 @@ class Definition:
                     sort_by=list(self.target.sort_by),
                 )
                 now = self._table.layout.read()
-            self.layout = now
+            self.layout = now.compressed(self.target.properties)
+
+    def _layout(self) -> Layout:
+        return self._table.layout.read().compressed(self.target.properties)
 
 
 __all__ = ["Definition"]

@@ -91,8 +91,8 @@ class DataFileWriter:
         self._writer = pq.ParquetWriter(
             self._stream,
             _stored(schema),
-            compression="zstd",
-            compression_level=1,
+            compression=layout.codec,
+            compression_level=layout.level,
             use_dictionary=False,
             write_statistics=list(bounded),
             store_schema=False,

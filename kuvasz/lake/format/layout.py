@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kuvasz.config import kinds
+from kuvasz.config import kinds, names
 from kuvasz.config.problem import suggestion
 from kuvasz.errors import SchemaError, place_of
 from kuvasz.lake.format import partition_transforms
@@ -50,12 +50,23 @@ class Ordering:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where rows go, and in which order."""
+    """Where rows go, in which order, and how their files are compressed."""
 
     partition: tuple[Term, ...] = ()
     order: tuple[Ordering, ...] = ()
     spec_id: int = 0
     order_id: int = 0
+    codec: str = "zstd"  #: as Parquet calls it; ``none`` for none
+    level: int | None = 1  #: None: the codec's own
+
+    def compressed(self, properties: Mapping[str, str]) -> Layout:
+        """Return it with the compression that table properties of the map ask for."""
+        codec = properties.get(f"{names.COMPRESSION}codec", "zstd")
+        level = properties.get(f"{names.COMPRESSION}level")
+        usual = 1 if codec == "zstd" else None
+        return dataclasses.replace(
+            self, codec="none" if codec == "uncompressed" else codec, level=usual if level is None else int(level)
+        )
 
     @property
     def is_plain(self) -> bool:

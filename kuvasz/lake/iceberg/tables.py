@@ -149,6 +149,9 @@ class Tables:
         return found
 
     def _table(self, found: IcebergTable, target: Target) -> LakeTable:
+        now = found.properties if target.properties else {}
+        if other := {name: value for name, value in target.properties.items() if now.get(name) != value}:
+            found.set_properties(other)
         readers = self._engine.readers
         return LakeTable(
             found,
@@ -171,11 +174,12 @@ class Tables:
             **table_identity.render(target, key),
         }
         properties |= {f"write.metadata.metrics.column.{name}": "full" for name in bounded(target, key)}
+        properties |= target.properties
         names = ((SID,) if target.has_sid else ()) + key
         identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
         catalog = self._engine.catalog
         catalog.ensure_namespace(target.name.rpartition(".")[0])
-        return catalog.create(target.name, fields, identifiers, asked, properties)
+        return catalog.create(target.name, fields, identifiers, asked, properties, target.location)
 
     def about(self, table: AboutTable) -> LakeTable:
         """Return a table about the lake, made if it is missing; it is nobody's target, and not among those here.

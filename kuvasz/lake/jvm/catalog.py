@@ -106,8 +106,9 @@ class Catalog:
                 raise
 
     def create(
-        self, name: str, fields: Sequence[Field], key: Iterable[str], layout_: Layout, properties: Mapping[str, str]
-    ) -> IcebergTable:
+        self, name: str, fields: Sequence[Field], key: Iterable[str], layout_: Layout, properties: Mapping[str, str],
+        location: str | None = None,
+    ) -> IcebergTable:  # fmt: skip
         """Create a table.
 
         Args:
@@ -116,6 +117,7 @@ class Catalog:
             key: Names of those that identify a row.
             layout_: Its partitions and its order within files.
             properties: Its properties.
+            location: Where its files lie; None: where the catalog puts them.
         """
         with translated(place_of(table=name)):
             iceberg = self.jvm.org.apache.iceberg
@@ -127,6 +129,8 @@ class Catalog:
             if layout_.partition:
                 spec = iceberg.PartitionSpecParser.fromJson(schema, layout.render_spec(layout_, fields))
                 builder.withPartitionSpec(spec)
+            if location is not None:
+                builder.withLocation(location)
             if layout_.order:
                 order = iceberg.SortOrderParser.fromJson(schema, layout.render_order(layout_, fields))
                 builder.withSortOrder(order)

@@ -171,6 +171,8 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "partition_by": spec.config.partition_by,
         "sort_by": spec.config.sort_by,
         "deletes": spec.config.deletes,
+        "location": spec.config.location,
+        "properties": spec.config.properties,
         "partitions_regex": spec.config.partitions_regex is not None,
         "the column sid": spec.has_sid,
         "consistency": spec.group,

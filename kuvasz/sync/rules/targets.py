@@ -172,6 +172,8 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         type=spec.config.type,
         on_schema_change=str(spec.config.on_schema_change),
         group=spec.group,
+        location=spec.config.table_location,
+        properties=spec.config.properties,
     )
 
 

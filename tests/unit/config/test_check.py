@@ -296,3 +296,47 @@ def test_a_group_that_changes_at_once_shares_no_target(tmp_path: Path) -> None:
         "map.yaml:1:33: databases[0].consistency: cannot be group, because the target kuvasz.a is fed by databases[1]"
         " too: give the tables of one of them other targets, or put their urls into one group"
     ]
+
+
+PROPERTIES = [
+    ("{write.parquet.compression-codec: rar}",
+     "must be one of zstd, snappy, gzip, lz4, uncompressed, not 'rar'"),
+    ("{write.parquet.compression-level: 99}", "must be a whole number from 1 to 9, not '99'"),
+    ("{write.parquet.compression-codec: lz4, write.parquet.compression-level: 3}", "lz4 has no level: zstd, gzip do"),
+    ("{write.parquet.row-group-size-bytes: 9}",
+     "cannot be set: kuvasz goes by write.parquet.compression-codec and -level alone"),
+    ("{format-version: 2}", "cannot be set: `lake.format_version` says it"),
+    ("{kuvasz.key: id}", "cannot be set: kuvasz keeps its own notes there"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("properties", "message"), PROPERTIES)
+def test_properties_that_kuvasz_goes_by_are_refused(tmp_path: Path, properties: str, message: str) -> None:
+    assert message in refusal(tmp_path, with_table(f"{{properties: {properties}}}"))
+
+
+def test_properties_that_are_anybodys_are_taken(tmp_path: Path) -> None:
+    properties = "{owner: ann, read.split.target-size: 1000, write.parquet.compression-codec: gzip}"
+    assert faults(tmp_path, with_table(f"{{properties: {properties}, location: 's3://elsewhere/orders'}}")) == []
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("orders", "must be a url such as s3://lake/items, or an absolute path, not 'orders'"),
+        (
+            "/srv/lake/wh/shop/orders",
+            "lies in the warehouse, or the warehouse in it: each target needs a place of its own",
+        ),
+        ("/srv/lake/", "lies in the warehouse, or the warehouse in it: each target needs a place of its own"),
+    ],
+)
+def test_a_location_is_a_place_of_its_own(tmp_path: Path, location: str, message: str) -> None:
+    text = "lake: {warehouse: /srv/lake/wh}\n" + with_table(f"{{location: {location}}}")
+    assert message in refusal(tmp_path, text)
+
+
+def test_two_targets_do_not_lie_in_each_other(tmp_path: Path) -> None:
+    tables = "orders: {location: '/a/b'}, items: {location: '/a/b/c'}"
+    assert "lies in the location of kuvasz.orders" in refusal(tmp_path, groups(("shop", C, tables)))
+    assert faults(tmp_path, groups(("shop", C, tables.replace("b/c", "bc")))) == []

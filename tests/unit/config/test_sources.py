@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from kuvasz.config import sources
+from kuvasz.config.load import load
 from kuvasz.config.model import OnSlotLost
 from kuvasz.model import TableName, TableType
 from tests.support.maps import loaded
@@ -112,3 +114,15 @@ def test_a_plan_shows_no_password(tmp_path: Path) -> None:
 def test_nothing_is_read_of_a_group_without_tables(tmp_path: Path) -> None:
     text = "map: {writable: true}\ndatabases: [{database: a, urls: [{url: 'postgresql:///a'}], tables: {}}]"
     assert sources.resolve(loaded(tmp_path, text).config) == ()
+
+
+def test_a_table_that_is_not_enabled_is_none_of_the_sources(tmp_path: Path) -> None:
+    (source,) = resolved(tmp_path, {"items": {"enabled": False}, "others": None})
+    assert [str(spec.table) for spec in source.tables] == ["public.others"]
+    assert resolved(tmp_path, {"items": {"enabled": False}}) == ()
+
+
+def resolved(tmp_path: Path, tables: dict) -> tuple[sources.Source, ...]:
+    file = tmp_path / "map.yaml"
+    file.write_text(json.dumps([{"database": "shop", "urls": [{"url": "postgresql:///shop"}], "tables": tables}]))
+    return sources.resolve(load(file, {}).config)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kuvasz.config import names
 from kuvasz.errors import SchemaError
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout, Ordering
@@ -163,3 +164,15 @@ def test_the_second_term_decides_where_the_first_does_not() -> None:
                      "t": [True, True, False, False]})  # fmt: skip
     found = wanted("t", sort_by=("s", "n desc")).arrange(rows)
     assert {values: order.tolist() for values, order in found} == {(True,): [1, 0], (False,): [3, 2]}
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [({}, ("zstd", 1)), ({"owner": "ann", f"{names.COMPRESSION}level": "6"}, ("zstd", 6)),
+     ({f"{names.COMPRESSION}codec": "gzip"}, ("gzip", None)),
+     ({f"{names.COMPRESSION}codec": "uncompressed"}, ("none", None))],
+)  # fmt: skip
+def test_compression_is_as_the_map_asks(properties: dict[str, str], expected: tuple[str, int | None]) -> None:
+    found = layout.PLAIN.compressed(properties)
+    assert (found.codec, found.level) == expected
+    assert found.is_plain
