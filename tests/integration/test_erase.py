@@ -20,6 +20,7 @@ from kuvasz.errors import ConfigError, LakeError, StateTaken
 from kuvasz.lake.iceberg.engine import spool_folder
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.state.store import state_of
+from kuvasz.state.verdicts.verdict import Verdict
 from kuvasz.verbs.sources import erasing
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.opened_files import holding
@@ -116,6 +117,11 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     before = {name: len(rows) for name, rows in world.rows("de").items()}
     assert all(before.values())
     assert world.holding(PLANTED)
+    quoting = {
+        ("shop.items", "shop_de"): Verdict(error=f"{PLANTED} is no number"),
+        ("shop.items", "shop_fr"): Verdict(at=1.0),
+    }
+    state_of(world.config).verdicts.put(quoting)
 
     found = Catalog(world.lake.session, world.lake.catalog).load("shop.items")
     assert found is not None
@@ -135,6 +141,7 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     assert all(receipt["tables"][f"shop.{name}"]["snapshots_expired"] > 1 for name in TABLES)
     assert receipt["sha256"] == erasing.digest(json.loads(Path(receipt["file"]).read_text()))
     assert world.holding(PLANTED) == []
+    assert list(state_of(world.config).verdicts.all()) == [("shop.items", "shop_fr")]
     assert world.rows("fr") == others
     assert not any(world.rows("de").values())
     assert not database.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = 'kuvasz_shop_de'")

@@ -75,6 +75,9 @@ def _notes(config: Config, members: Collection[tuple[str, str]], sources: Collec
     mine = [key for key in store.notes.all() if key in members or names.source_of(key[1]) in sources]
     if mine:
         store.notes.put(dict.fromkeys(mine, Note()))
+    told = [key for key in store.verdicts.all() if key in members or names.source_of(key[1]) in sources]
+    if told:  # an error of a comparison may quote a row
+        store.verdicts.put(dict.fromkeys(told))
     for table, source in members:
         store.witness.drop(table, source)
     return len(mine)
