@@ -28,8 +28,8 @@ class ObjectStore(Protocol):
             OSError: It cannot be read now.
         """
 
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove objects, as far as that can be done now; those that are gone already are fine."""
+    def remove(self, names: Iterable[str]) -> list[str]:
+        """Remove objects, as far as that can be done now, and return which are gone now, or were before."""
 
     def names(self) -> list[str]:
         """Return the names of all objects.

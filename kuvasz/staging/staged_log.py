@@ -10,12 +10,13 @@ from typing import Final
 from kuvasz.errors import LakeError, SlotLost, SourceError, StateError, place_of, start_over
 from kuvasz.events import Event, EventLog
 from kuvasz.staging import slice_format
+from kuvasz.staging.object_name import is_of_before
 from kuvasz.staging.ports import ObjectStore
 from kuvasz.staging.slice_format import SliceDamaged, SliceData
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
 from kuvasz.staging.writer import LogWriter
-from kuvasz.state.staged.ports import LogIndex, StagedSlice
+from kuvasz.state.staged.ports import LogIndex, LogLease, StagedSlice
 
 _log = EventLog(__name__)
 
@@ -66,26 +67,30 @@ class StagedLog:
             StateError: The coordinator does not answer.
             LakeError: The store does not.
         """
-        number = self._index.open()
+        lease = self._index.open()
         positions = self._index.positions()
         with self._lock:
             self._sources = {
                 name: StagedSource(name, position, self.room, self._keep_bytes)
                 for name, position in positions.items()
             }
-        self._remove_strays()
-        self.writer.start(number)
+        self._remove_strays(lease)
+        self.writer.start(lease)
         _log.tell(Event.LOG_OPEN, place=self._store.place, sources=len(positions))
 
-    def _remove_strays(self) -> None:
-        """Remove objects that a process wrote which then died, or lost its lease: the index refuses them for ever."""
+    def _remove_strays(self, lease: LogLease) -> None:
+        """Remove objects that a process wrote which then died, or lost its lease: the index refuses them for ever.
+
+        Those of a later holder are none: this process may have lost the lease since, without having noticed. Nor is
+        what another log has in the same folder.
+        """
         known = set(self._index.objects())
         try:
             names = self._store.names()
         except OSError as error:
             hint = "see that `cluster.log` is a folder that kuvasz may list and write"
             raise LakeError(f"cluster.log: {self._store.place} cannot be listed: {error}", hint=hint) from error
-        self._store.remove([name for name in names if name not in known])
+        self._store.remove([name for name in names if name not in known and is_of_before(name, lease)])
 
     def close(self) -> None:
         """Stage what has come, if that can be done soon, and end."""

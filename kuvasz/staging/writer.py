@@ -9,24 +9,24 @@ sources are read until `room` is full.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from kuvasz import failpoints
 from kuvasz.backoff import Backoff
-from kuvasz.errors import InternalError, KuvaszError, StateError
+from kuvasz.errors import InternalError, KuvaszError, StateError, StateTaken
 from kuvasz.events import Event, EventLog
 from kuvasz.staging import slice_format
+from kuvasz.staging.object_name import object_names
 from kuvasz.staging.ports import ObjectStore
+from kuvasz.staging.staged_removal import StagedRemoval
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
 from kuvasz.staging.stretch import Stretch
-from kuvasz.state.staged.ports import LogIndex, StagedPosition, StagedSlice
+from kuvasz.state.staged.ports import LogIndex, LogLease, StagedPosition, StagedSlice
 
 _log = EventLog(__name__)
 
@@ -48,6 +48,8 @@ class _Object:
 
 class LogWriter:
     """The writer.
+
+    Large because it is a thread: when it takes what, and from whom, and what it tries again, is one sequence.
 
     Args:
         index: Where it is known what is staged.
@@ -79,13 +81,14 @@ class LogWriter:
         self._interval_s = interval_s
         self._object_bytes = object_bytes
         self._on_staged = on_staged
-        self._names = _names(0)
+        self._names = object_names(LogLease("", 0))
+        self._removal = StagedRemoval(index, store)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
 
-    def start(self, lease_number: int) -> None:
-        """Start the thread; the number of the lease begins the objects' names."""
-        self._names = _names(lease_number)
+    def start(self, lease: LogLease) -> None:
+        """Start the thread; what the lease says begins the objects' names."""
+        self._names = object_names(lease)
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
@@ -95,13 +98,15 @@ class LogWriter:
             self._thread.join(timeout_s)
 
     @property
-    def died(self) -> InternalError | None:
-        """Why the thread has ended, if a mistake of ours ended it; None while it is well."""
-        return self.error if isinstance(self.error, InternalError) else None
+    def died(self) -> KuvaszError | None:
+        """Why the thread has ended: a mistake of ours, or the log is another process's; None while it is well."""
+        return self.error if isinstance(self.error, (InternalError, StateTaken)) else None
 
     def _run(self) -> None:
         try:
             self._stage()
+        except StateTaken:
+            return  # whoever goes on would tell sources what the log does not have
         except Exception as error:  # noqa: BLE001 (the owner of the thread)
             self.error = InternalError(f"the staged log: {error!r}")
             _log.tell(Event.BUG_IN_STAGING)
@@ -170,6 +175,8 @@ class LogWriter:
                 if self.error is None:
                     _log.tell(Event.STAGING_FAILED, error=str(error))
                 self.error = error
+                if isinstance(error, StateTaken):
+                    raise
                 if self._stop.wait(backoff.next_s(random.random())):  # noqa: S311 (processes that fail together)
                     return False
             else:
@@ -181,24 +188,8 @@ class LogWriter:
     def _shorten(self) -> None:
         """Have the index know how far the lake is, and remove what nobody needs any more."""
         with self.turn:
-            sources = {source.name: source for source in self._sources() if source.position is not None}
-            applied = {name: min(source.applied, source.known.lsn) for name, source in sources.items()}
-            moved = {name: lsn for name, lsn in applied.items() if lsn > sources[name].known.applied}
-            if not moved:
-                return
-            try:
-                gone = self._index.applied(moved)
-            except KuvaszError:
-                return  # it is tried again with whatever is applied then
-            for name, lsn in moved.items():
-                sources[name].noted(lsn)
-        self._store.remove(gone)
-
-
-def _names(lease_number: int) -> Iterator[str]:
-    """Yield names of objects, none of which was ever another's: a coordinator that was restored repeats numbers."""
-    for number in itertools.count(1):
-        yield f"{lease_number:010d}-{number:010d}-{uuid.uuid4().hex[:8]}.log"
+            self._removal.look(self._sources())
+        self._removal.remove()
 
 
 def _slice(source: str, stretches: Sequence[Stretch], name: str, at: int, size: int) -> StagedSlice:

@@ -28,9 +28,10 @@ class MemoryStore:
             raise FileNotFoundError(name)
         return self.objects[name][at : at + size]
 
-    def remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            self.objects.pop(name, None)
+    def remove(self, names: Iterable[str]) -> list[str]:
+        if self.is_away:
+            return []
+        return [name for name in names if self.objects.pop(name, b"") is not None]
 
     def names(self) -> list[str]:
         return list(self.objects)

@@ -21,6 +21,7 @@ from kuvasz.staging.cutter import Cutter
 from kuvasz.staging.staged_log import StagedLog
 from kuvasz.staging.stream_messages import StreamMessages
 from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.ports import LogLease
 from tests.support import pgoutput
 from tests.support.memory_store import MemoryStore
 
@@ -130,9 +131,10 @@ class LeasedIndex:
         self.number = 0
         self.lost_answers = 0  #: how many of the next writes are done, and say nothing
 
-    def open(self) -> int:
-        self.number = self._index.open()
-        return self.number
+    def open(self) -> LogLease:
+        lease = self._index.open()
+        self.number = lease.number
+        return lease
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._index, name)
@@ -168,11 +170,11 @@ class FailingStore(MemoryStore):
         if failure:
             raise OSError("no answer")
 
-    def remove(self, names: Any) -> None:
+    def remove(self, names: Any) -> list[str]:
         if self.keeps:
             self.keeps -= 1
-            return
-        super().remove(names)
+            return []
+        return super().remove(names)
 
 
 class _Stop:
@@ -214,7 +216,8 @@ class Process:
         self.log.open()
 
     def stage(self) -> None:
-        self.log.writer._step()
+        with contextlib.suppress(StateTaken):
+            self.log.writer._step()
 
     def shorten(self) -> None:
         self.log.writer._shorten()

@@ -28,7 +28,7 @@ ORDINARY = frozenset(
     open operations option options order ordering origin orphans other out outcome output own ownership page
     parameter park parking part partition partitions parts pause pg pipeline plain plan planning policy position
     postgres preflight preparation problem progress projecting projection publication publications put query range
-    rates read reader readers reading recovery redactor refused rejoin relation relax removed rename renamed
+    rates read reader readers reading recovery redactor refused rejoin relation relax removal removed rename renamed
     renames repair replaced replay replaying replica replication report request requests reset retry rewrite
     rights role round row rows rule run running schedule schema scope secret section seen selection sent server
     session setting settings setup severity share shared show shutdown signal slice slot snapshot source spark

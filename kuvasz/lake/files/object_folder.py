@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,13 +15,16 @@ from pyarrow.fs import FileSelector
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from kuvasz import private_folder
-from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.data_file import file_io
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
 _FILE: Final = "file://"
 _TEMPORARY: Final = ".part"
+
+#: A removal is a round trip.
+_AT_ONCE: Final = 8
 
 
 class ObjectFolder:
@@ -70,9 +74,23 @@ class ObjectFolder:
         except Exception as error:  # a store's client has errors of its own
             raise OSError(f"{self.place}/{name} cannot be read: {error}") from error
 
-    def remove(self, names: Iterable[str]) -> None:
+    def remove(self, names: Iterable[str]) -> list[str]:
         """See `ObjectStore.remove`."""
-        remove(self._io, [f"{self._location}/{name}" for name in names])
+        wanted = list(names)
+        if not wanted:
+            return []
+        with ThreadPoolExecutor(min(_AT_ONCE, len(wanted)), "unstage") as pool:
+            gone = list(pool.map(self._is_removed, wanted))
+        return [name for name, is_gone in zip(wanted, gone, strict=True) if is_gone]
+
+    def _is_removed(self, name: str) -> bool:
+        try:
+            self._io.delete(f"{self._location}/{name}")
+        except FileNotFoundError:
+            return True
+        except Exception:  # noqa: BLE001 (a store's client has errors of its own; it is tried again)
+            return False
+        return True
 
     def names(self) -> list[str]:
         """See `ObjectStore.names`; a store that cannot list has none."""

@@ -5,13 +5,14 @@ Its tables are made where a log is asked for, so that a coordinator without one 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
 from kuvasz.errors import StateTaken
-from kuvasz.state.staged.ports import LogIndex, StagedPosition, StagedSlice, still_staged
+from kuvasz.state.staged.ports import LogIndex, LogLease, StagedPosition, StagedSlice, still_staged
 
 if TYPE_CHECKING:
     from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
@@ -45,8 +46,14 @@ CREATE TABLE IF NOT EXISTS kuvasz.log_object (
     name text NOT NULL,
     PRIMARY KEY (cluster, name)
 );
+CREATE TABLE IF NOT EXISTS kuvasz.log_word (
+    cluster text PRIMARY KEY,
+    word text NOT NULL            -- that names of its objects begin with, and those of no other log
+);
 """
-_IS_MADE: Final = "SELECT to_regclass('kuvasz.log_object') IS NOT NULL"
+_IS_MADE: Final = "SELECT to_regclass('kuvasz.log_word') IS NOT NULL"
+_ADD_WORD: Final = "INSERT INTO kuvasz.log_word (cluster, word) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_WORD: Final = "SELECT word FROM kuvasz.log_word WHERE cluster = %s"
 _UNAPPLIED: Final = "SELECT DISTINCT source FROM kuvasz.log_slice WHERE cluster = %s"
 _RETIRE: Final = "DELETE FROM kuvasz.log_source WHERE cluster = %s"
 _POSITIONS: Final = "SELECT source, lsn, ended, number, applied FROM kuvasz.log_source WHERE cluster = %s"
@@ -90,9 +97,13 @@ DELETE FROM kuvasz.log_slice AS l USING kuvasz.log_source AS s
 WHERE l.cluster = %s AND s.cluster = l.cluster AND s.source = l.source AND l.through <= s.applied
 """
 _DROP_OBJECTS: Final = """
-DELETE FROM kuvasz.log_object AS o WHERE o.cluster = %s AND NOT EXISTS (
+DELETE FROM kuvasz.log_object AS o USING unnest(%s::text[]) AS removed (name)
+WHERE o.cluster = %s AND o.name = removed.name
+"""
+_UNNEEDED: Final = """
+SELECT name FROM kuvasz.log_object AS o WHERE o.cluster = %s AND NOT EXISTS (
     SELECT FROM kuvasz.log_slice AS l WHERE l.cluster = o.cluster AND l.object = o.name)
-RETURNING name
+ORDER BY name LIMIT %s
 """
 _OBJECTS: Final = "SELECT name FROM kuvasz.log_object WHERE cluster = %s"
 _FORGET: Final = "DELETE FROM kuvasz.log_source WHERE cluster = %s AND source = %s"
@@ -119,13 +130,15 @@ class CoordinatedIndex(LogIndex):
         return f"{self._database.place}, cluster {self._cluster}"
 
     @override
-    def open(self) -> int:
+    def open(self) -> LogLease:
         """See `LogIndex.open`: the number of the lease."""
         with self._database.session("make the tables of the log") as session, session.transaction():
             self._lease.prove(session)
             if session.execute(_IS_MADE).fetchone() != (True,):  # whose role may then do with less
                 session.execute(_TABLES)
-        return self._lease.number
+            session.execute(_ADD_WORD, (self._cluster, uuid.uuid4().hex[:12]))
+            ((word,),) = session.execute(_WORD, (self._cluster,)).fetchall()
+        return LogLease(word, self._lease.number)
 
     @override
     def retire(self) -> None:
@@ -210,13 +223,14 @@ class CoordinatedIndex(LogIndex):
             ]  # fmt: skip
 
     @override
-    def applied(self, lsns: Mapping[str, int]) -> list[str]:
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
         """See `LogIndex.applied`."""
         with self._database.session("shorten the log") as session, session.transaction():
             self._lease.prove(session)
             session.execute(_APPLIED, (list(lsns), list(lsns.values()), self._cluster))
             session.execute(_DROP_APPLIED, (self._cluster,))
-            return sorted(name for (name,) in session.execute(_DROP_OBJECTS, (self._cluster,)))
+            session.execute(_DROP_OBJECTS, (list(removed), self._cluster))
+            return [name for (name,) in session.execute(_UNNEEDED, (self._cluster, most))]
 
     @override
     def objects(self) -> Collection[str]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing_extensions import override
 
 from kuvasz.errors import StateTaken
-from kuvasz.state.staged.ports import LogIndex, StagedPosition, StagedSlice, still_staged
+from kuvasz.state.staged.ports import LogIndex, LogLease, StagedPosition, StagedSlice, still_staged
 
 
 class MemoryIndex(LogIndex):
@@ -27,10 +27,10 @@ class MemoryIndex(LogIndex):
         return "memory"
 
     @override
-    def open(self) -> int:
+    def open(self) -> LogLease:
         """See `LogIndex.open`."""
         self._opened += 1
-        return self._opened
+        return LogLease("memory", self._opened)
 
     @override
     def retire(self) -> None:
@@ -93,15 +93,14 @@ class MemoryIndex(LogIndex):
         return sorted(mine, key=lambda one: one.last)[:most]
 
     @override
-    def applied(self, lsns: Mapping[str, int]) -> list[str]:
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
         """See `LogIndex.applied`."""
+        self._objects -= set(removed)
         for source, lsn in lsns.items():
             if (known := self._positions.get(source)) is not None:
                 self._positions[source] = dataclasses.replace(known, applied=max(known.applied, lsn))
         self._slices = [one for one in self._slices if one.through > self._positions[one.source].applied]
-        gone = self._objects - {one.object for one in self._slices}
-        self._objects -= gone
-        return sorted(gone)
+        return sorted(self._objects - {one.object for one in self._slices})[:most]
 
     @override
     def objects(self) -> Collection[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kuvasz.errors import ConfigError
 
@@ -36,6 +36,13 @@ class StagedSlice:
     size: int  #: bytes
 
 
+class LogLease(NamedTuple):
+    """Whose objects are whose, in a folder that another log may share."""
+
+    log: str  #: a word that no other log has, for as long as this one is there
+    number: int  #: greater than that of whoever held the lease before
+
+
 class LogIndex(Protocol):
     """The index. From any thread; what writes names the lease, and is refused when that is somebody else's.
 
@@ -46,8 +53,8 @@ class LogIndex(Protocol):
     def place(self) -> str:
         """Where it is, for people."""
 
-    def open(self) -> int:
-        """Get ready; return a number that is greater than that of whoever held the lease before."""
+    def open(self) -> LogLease:
+        """Get ready, and return what names of objects begin with."""
 
     def retire(self) -> None:
         """Forget all sources, for nothing is staged from now on.
@@ -97,11 +104,16 @@ class LogIndex(Protocol):
             most: How many at most.
         """
 
-    def applied(self, lsns: Mapping[str, int]) -> list[str]:
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
         """Note how far sources are in the lake, and forget what nobody needs any more.
 
+        Args:
+            lsns: Source -> the LSN before which everything is in the lake.
+            removed: Objects that are removed by now: they are known no more.
+            most: How many names to return.
+
         Returns:
-            The names of objects of which nothing is needed: they may be removed.
+            The names of objects of which nothing is needed, and that are still known: they may be removed.
         """
 
     def objects(self) -> Collection[str]:
@@ -120,4 +132,4 @@ def still_staged(place: str, sources: Collection[str]) -> ConfigError:
     )
 
 
-__all__ = ["LogIndex", "StagedPosition", "StagedSlice", "still_staged"]
+__all__ = ["LogIndex", "LogLease", "StagedPosition", "StagedSlice", "still_staged"]

@@ -65,9 +65,11 @@ def test_the_next_process_finds_what_was_staged(place: Place, opened: Callable[[
     log.unlisten("eu")
     source.applied = 150
     log.close()
-    place.store.objects["stray.log"] = b"of a process that died"
+    strays = {number: f"memory-{number:010d}-0000000001-0.log" for number in (1, 2, 3)}
+    place.store.objects |= dict.fromkeys([*strays.values(), "other-1.log"], b"of a process that died, or lives")
     after = opened()
-    assert "stray.log" not in place.store.objects
+    assert {strays[3], "other-1.log"} < set(place.store.objects), "of a later process, and of another log"
+    assert not {strays[1], strays[2]} & set(place.store.objects)
     assert after.source("eu").known == StagedPosition(lsn=300, ended=300, number=2, applied=150)
     assert after.source("eu").cursor(150) is None
     (found,) = after.slices("eu", 0, 150)

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from kuvasz.errors import StateError
+from kuvasz.errors import StateError, StateTaken
 from kuvasz.staging import slice_format
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
 from kuvasz.staging.stretch import Stretch
 from kuvasz.staging.writer import LogWriter
 from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.ports import LogLease
 from tests.support.memory_store import MemoryStore
 from tests.support.pgoutput import keepalive
 from tests.support.waiting import wait_until
@@ -44,7 +45,7 @@ class Staging:
         self.told += 1
 
     def start(self) -> None:
-        self.writer.start(7)
+        self.writer.start(LogLease("log", 7))
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_what_came_of_all_sources_is_one_object(staging: Staging) -> None:
     staging.start()
     wait_until(lambda: staging.us.known.lsn == 400 and staging.eu.known.lsn == 300, "both are staged")
     (name,) = staging.store.objects
-    assert name.startswith("0000000007-")
+    assert name.startswith("log-0000000007-")
     for source, last in (("eu", 2), ("us", 1)):
         (found,) = staging.index.slices(source, 0, through=0, most=9)
         held = slice_format.decode(staging.store.get(name, found.at, found.size), source, 1, last)
@@ -99,6 +100,15 @@ def test_an_answer_that_was_lost_changes_nothing(staging: Staging, monkeypatch: 
     assert len(staging.index.slices("eu", 0, through=0, most=9)) == 1
 
 
+def test_who_stands_elsewhere_ends(staging: Staging) -> None:
+    staging.index.set_back("eu", 90)  # as a coordinator that was restored says
+    staging.eu.add([stretch(1, 200)])
+    staging.start()
+    wait_until(lambda: staging.writer.died is not None, "the thread ends")
+    assert isinstance(staging.writer.died, StateTaken)
+    assert staging.eu.known.lsn == 100
+
+
 def test_what_the_lake_has_is_removed(staging: Staging) -> None:
     staging.eu.add([stretch(1, 200)])
     staging.us.add([stretch(1, 200)])
@@ -108,8 +118,12 @@ def test_what_the_lake_has_is_removed(staging: Staging) -> None:
     wait_until(lambda: staging.eu.known.applied == 200, "it is never further than what is staged")
     assert len(staging.store.objects) == 1
     staging.us.applied = 200
+    staging.store.is_away = True
+    wait_until(lambda: staging.us.known.applied == 200, "the lake has it")
+    assert staging.index.objects(), "it is known until it is gone"
+    staging.store.is_away = False
     wait_until(lambda: not staging.store.objects, "nobody needs it")
-    assert not staging.index.objects()
+    wait_until(lambda: not staging.index.objects(), "and it is known no more")
 
 
 def test_a_mistake_is_told_and_never_passed_over(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:

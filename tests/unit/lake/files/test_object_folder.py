@@ -25,7 +25,8 @@ def test_what_is_put_is_read_in_ranges_and_removed(folder: ObjectFolder, tmp_pat
     assert folder.place == f"{tmp_path}/log"
     folder.put("a.log", b"again")
     assert folder.get("a.log", 0, 5) == b"again"
-    folder.remove(["a.log", "gone.log"])
+    assert folder.remove([]) == []
+    assert folder.remove(["a.log", "gone.log"]) == ["a.log", "gone.log"]
     assert folder.names() == ["b.log"]
     with pytest.raises(FileNotFoundError):
         folder.get("a.log", 0, 1)

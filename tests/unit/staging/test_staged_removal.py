@@ -1,0 +1,72 @@
+"""What goes when the lake has it, whatever fails meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from kuvasz.errors import StateError
+from kuvasz.staging.staged_removal import StagedRemoval
+from kuvasz.staging.staged_room import StagedRoom
+from kuvasz.staging.staged_source import StagedSource
+from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.ports import StagedPosition, StagedSlice
+from tests.support.memory_store import MemoryStore
+
+
+class Log:
+    """A log with one object, of which the lake has all."""
+
+    def __init__(self) -> None:
+        self.index, self.store = MemoryIndex(), MemoryStore()
+        self.index.begin_anew("eu", 100)
+        at = StagedPosition(lsn=200, ended=200, number=1)
+        piece = StagedSlice(source="eu", first=1, last=1, through=200, is_open=False, object="a", at=0, size=1)
+        self.index.append("a", [piece], {"eu": (self.index.positions()["eu"], at)})
+        self.store.put("a", b"x")
+        self.source = StagedSource("eu", self.index.positions()["eu"], StagedRoom(1), 1)
+        self.source.applied = 500
+        self.removal = StagedRemoval(self.index, self.store)
+
+    def turn(self) -> None:
+        self.removal.look([self.source])
+        self.removal.remove()
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_an_object_is_known_until_it_is_gone(log: Log) -> None:
+    log.turn()
+    assert (log.store.objects, set(log.index.objects())) == ({}, {"a"})
+    assert log.source.known.applied == 200, "it is never further than what is staged"
+    log.turn()
+    assert not log.index.objects()
+
+
+def test_one_that_cannot_be_removed_now_is_tried_again(log: Log) -> None:
+    log.store.is_away = True
+    for _ in range(3):
+        log.turn()
+    assert (set(log.store.objects), set(log.index.objects())) == ({"a"}, {"a"})
+    log.store.is_away = False
+    for _ in range(2):
+        log.turn()
+    assert (log.store.objects, set(log.index.objects())) == ({}, set())
+
+
+def test_an_answer_that_was_lost_leaves_nothing_behind(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied = log.index.applied
+
+    def lose(*arguments: object) -> None:
+        applied(*arguments)  # type: ignore[arg-type]
+        raise StateError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.index, "applied", lose)
+        log.turn()
+    assert log.store.objects
+    for _ in range(2):
+        log.turn()
+    assert (log.store.objects, set(log.index.objects())) == ({}, set())
