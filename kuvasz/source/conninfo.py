@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import select
 import time
@@ -322,7 +323,7 @@ def servers(url: str) -> str:
     """Return which server a url leads to, ``host:port``, several with commas."""
     given = _parse(url)
     hosts = str(given.get("host") or given.get("hostaddr") or "localhost").split(",")
-    ports = str(given.get("port") or "5432").split(",")
+    ports = str(given.get("port") or os.environ.get("PGPORT") or "5432").split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
     return ",".join(f"{_bracketed(host)}:{port}" for host, port in zip(hosts, ports, strict=False))
 

@@ -476,7 +476,8 @@ async def _attempts(conninfo: str, source: str) -> Sequence[str]:
     ports = ports * len(hosts) if len(ports) == 1 else ports
     attempts = []
     for host, port in zip(hosts, ports, strict=False):
-        given = {**settings, "host": host, "port": port or "5432"}
+        # Without a port of its own it is libpq's default, as for all other sessions: PGPORT, or 5432.
+        given = {**settings, "host": host, "port": port or None}
         attempts += [make_conninfo("", **{**given, **address}) for address in await _addresses(host)]
     if not attempts:
         hint = "check the host in the url; it is tried again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -63,7 +64,8 @@ class PostgresTable:
             found = conninfo_to_dict(url.redacted())
         except psycopg.ProgrammingError as error:
             raise ConfigError(f"--config {url.redacted()}: {_why(error)}", hint="write it as libpq has it") from None
-        host, port = found.get("host", "localhost"), found.get("port", 5432)
+        host = found.get("host", "localhost")
+        port = found.get("port") or os.environ.get("PGPORT") or 5432
         self.place = f"postgresql://{host}:{port}/{found.get('dbname', '')}"  #: for people
 
     def latest(self) -> MapRow | None:

@@ -309,7 +309,7 @@ def test_each_address_is_tried_in_its_order(names: Names) -> None:
 
 
 def test_what_needs_no_looking_up_is_left_as_it_is(names: Names) -> None:
-    assert names.open("host=/run/postgresql") == [(None, "5432")]
+    assert names.open("host=/run/postgresql") == [(None, None)]
     names.tried.clear()
     assert names.open("host=10.9.9.9 port=1") == [(None, "1")]
     names.tried.clear()
@@ -333,3 +333,13 @@ def test_a_connection_string_that_cannot_be_read_is_never_quoted(names: Names) -
         names.open("host=a password='geheim")
     assert "geheim" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_url_without_a_port_leads_where_libpq_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks and copies are libpq's own connections, and PGPORT counts for these: so it does for the stream."""
+    monkeypatch.setenv("PGPORT", "6543")
+    for conninfo, port in (("host=127.0.0.1", "6543"), ("host=127.0.0.1 port=1", "1")):
+        (attempt,) = asyncio.run(connection_module._attempts(conninfo, "eu"))
+        found = {one.keyword: one.val for one in pq.Conninfo.parse(attempt.encode())}
+        default = {one.keyword: one.val for one in pq.Conninfo.get_defaults()}
+        assert (found[b"port"] or default[b"port"]) == port.encode()
