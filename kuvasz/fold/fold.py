@@ -206,9 +206,8 @@ def _fold(tag: UInt8s, keys: int, taken: Int32s, given_up: Int32s) -> _Linked:  
         source = taken[row] if given_up[row] < 0 else given_up[row]
         before = holder[source]
         is_update = tag[row] == _UPDATE
-        if before != _GONE:
-            gone_by[source] = row
-            gone_from[source] = before if before >= 0 else -1
+        if given_up[row] >= 0 and before != _GONE:
+            gone_by[source], gone_from[source] = row, max(before, -1)
         holder[source] = _GONE
         if taken[row] >= 0:
             holder[taken[row]] = row

@@ -13,9 +13,11 @@ leaves out.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import hashlib
 import itertools
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -346,7 +348,7 @@ def orphaned(
         origin: dict[str, object]
         (row,), (origin,) = rows.slice(number, 1).to_pylist(), origins.slice(number, 1).to_pylist()
         shown = {
-            name: None if value is None else _cut(value.hex() if isinstance(value, bytes) else str(value))
+            name: None if value is None else _cut(text_of(value, rows.schema.field(name).type))
             for (name, value), mask in zip(row.items(), unsent, strict=True)
             if not (len(mask) and mask[number]) and (name != "sid" or name in key)
         }
@@ -356,6 +358,34 @@ def orphaned(
         return origin | why
 
     return _record(map(note, range(rows.num_rows)))
+
+
+def text_of(value: object, kind: pa.DataType) -> str:
+    """Return the text that PostgreSQL has of a value of the lake, in the time zone UTC; of lists and maps Python's.
+
+    Args:
+        value: As Arrow gives it.
+        kind: Its type.
+    """
+    match value:
+        case bool():
+            return "t" if value else "f"
+        case bytes():
+            return str(uuid.UUID(bytes=value)) if pa.types.is_fixed_size_binary(kind) else f"\\x{value.hex()}"
+        case float():
+            return repr(value).removesuffix(".0")
+        case datetime.datetime():
+            text = _without_zeros(value.replace(tzinfo=None).isoformat(sep=" "))
+            return text if value.tzinfo is None else f"{text}+00"
+        case datetime.time():
+            return _without_zeros(value.isoformat())
+        case _:
+            return str(value)
+
+
+def _without_zeros(text: str) -> str:
+    whole, dot, part = text.partition(".")
+    return f"{whole}{dot}{part.rstrip('0')}" if part else whole
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,4 +527,15 @@ def _cut(text: str) -> str:
     return text if len(text) <= _KEPT_CHARACTERS else text[:_KEPT_CHARACTERS] + "…"
 
 
-__all__ = ["COPIED", "RECORD", "Misfit", "Sifted", "SiftedCopy", "origins", "orphaned", "sift", "sift_copied"]
+__all__ = [
+    "COPIED",
+    "RECORD",
+    "Misfit",
+    "Sifted",
+    "SiftedCopy",
+    "origins",
+    "orphaned",
+    "sift",
+    "sift_copied",
+    "text_of",
+]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from kuvasz.fold.difference import find
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk
 from kuvasz.model import Int64s, Truncation
@@ -101,6 +102,16 @@ def owner_finder(step: Step, done: ChunkDone) -> Callable[[Keys], str]:
     return source_of
 
 
+def owners_of(step: Step, done: ChunkDone, keys: Keys) -> list[str]:
+    """Return whose each of many keys is that a step touched."""
+    if done.keys is None or done.whose is None:
+        return [step.source] * len(keys)
+    order = np.lexsort((done.keys.lo, done.keys.hi)).astype(np.int32)
+    at = order[find(done.keys.take(order), keys)]
+    sources = sources_of(step)
+    return [sources[number] for number in done.whose[at].tolist()]
+
+
 def pack(
     steps: Iterable[Chunk | Truncation], likeness: Callable[[Chunk], Hashable | None], chunk_bytes: int
 ) -> list[Step]:
@@ -139,4 +150,4 @@ def _joined(group: Sequence[Chunk | Truncation]) -> Step:
     return Bundle(chunks=found) if len(found) > 1 else group[0]
 
 
-__all__ = ["Bundle", "Step", "chunks_of", "open_lsn", "owner_finder", "pack", "sources_of"]
+__all__ = ["Bundle", "Step", "chunks_of", "open_lsn", "owner_finder", "owners_of", "pack", "sources_of"]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.index.positions import ABSENT
-from kuvasz.lake.commit.bundles import Step, chunks_of, open_lsn, owner_finder, sources_of
+from kuvasz.lake.commit.bundles import Step, chunks_of, open_lsn, owner_finder, owners_of, sources_of
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.commit.keyless import KeylessRows
 from kuvasz.lake.commit.resolution import Resolution
@@ -212,8 +212,7 @@ class CloneWriter:
         if len(which) == 0:
             return result
         names = {chunk.source: str(chunk.relation.table) for chunk in chunks_of(step)}
-        source_of = owner_finder(step, result)
-        whose = [source_of(result.sources.take(which[at : at + 1])) for at in range(len(which))]
+        whose = owners_of(step, result, result.sources.take(which))
         rows, origins = (from_ipc(data).take(pa.array(which)) for data in (result.aside, result.waiting))
         unsent = [mask[which] if len(mask) else mask for mask in result.unchanged]
         notes = orphaned(rows, origins, self._table.definition.key, unsent)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import decimal
 import json
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -243,3 +246,26 @@ def test_what_fits_is_sifted_to_itself() -> None:
     changes = split_changes(data, lengths, 3)
     sifted = rejects.sift(CLONE, changes, None)
     assert (sifted.changes.tag.tolist(), sifted.rejected.num_rows) == (changes.tag.tolist(), 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (True, pa.bool_(), "t"),
+        (False, pa.bool_(), "f"),
+        (-7, pa.int64(), "-7"),
+        ("a", pa.string(), "a"),
+        (b"\x01\xff", pa.binary(), "\\x01ff"),
+        (bytes(range(16)), pa.binary(16), "00010203-0405-0607-0809-0a0b0c0d0e0f"),
+        (1.0, pa.float64(), "1"),
+        (0.1, pa.float64(), "0.1"),
+        (decimal.Decimal("1.50"), pa.decimal128(10, 2), "1.50"),
+        (datetime.date(2026, 3, 1), pa.date32(), "2026-03-01"),
+        (datetime.time(1, 2, 3), pa.time64("us"), "01:02:03"),
+        (datetime.datetime(2026, 3, 1, 1, 2, 3), pa.timestamp("us"), "2026-03-01 01:02:03"),  # noqa: DTZ001 (it has none)
+        (datetime.datetime(2026, 3, 1, 1, 2, 3, 50_000, datetime.UTC), pa.timestamp("us", "UTC"),
+         "2026-03-01 01:02:03.05+00"),
+    ],
+)  # fmt: skip
+def test_a_value_of_the_lake_is_written_as_its_source_writes_it(value: object, kind: pa.DataType, text: str) -> None:
+    assert rejects.text_of(pa.scalar(value, kind).as_py(), kind) == text

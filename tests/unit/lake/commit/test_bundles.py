@@ -105,3 +105,6 @@ def test_an_error_finds_whose_a_key_is() -> None:
     find = bundles.owner_finder(bundle, done)
     assert (find(keys.take(np.array([0]))), find(keys.take(np.array([1])))) == ("us", "eu")
     assert bundles.owner_finder(bundle.chunks[1], ChunkDone())(keys) == "us"
+    asked = keys.take(np.array([1, 0, 1], np.int32))
+    assert bundles.owners_of(bundle, done, asked) == ["eu", "us", "eu"]
+    assert bundles.owners_of(bundle.chunks[1], ChunkDone(), keys) == ["us"] * len(keys)
