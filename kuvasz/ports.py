@@ -70,6 +70,8 @@ class Target:
     group: str | None = None  #: all targets of which change in one commit; None: it is committed on its own
     location: str | None = None  #: where its files lie, with a scheme; None: where the catalog has them
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: Iceberg's, that a person wants
+    #: option of `maintenance` -> what the map says of it for this table alone
+    maintenance: Mapping[str, object] = dataclasses.field(default_factory=dict)
     keeps_rows: bool = False  #: a person agreed that rows which another rule made stay beside those to come
 
     def takes(self, column: str) -> bool:

@@ -49,7 +49,7 @@ LOCAL = "local"
 NOBODY = "nobody"
 
 #: What feeds of one target must agree on.
-_SHARED = ("type", "key", "partition_by", "sort_by", "deletes", "location", "properties")
+_SHARED = ("type", "key", "partition_by", "sort_by", "deletes", "location", "properties", "maintenance")
 
 #: Iceberg's table properties, by what they begin with, that are not to be set in the map -> why, or what does it.
 _OWN_PROPERTIES = {

@@ -565,6 +565,36 @@ class UrlConfig(Section):
     tables. The part in parentheses is the `sid` of its rows; that of the url is in the slot's name alone then."""
 
 
+class TableMaintenanceConfig(Section):
+    """How one table's files are kept, where that is otherwise than `maintenance` says."""
+
+    enabled: bool = True
+    """Whether kuvasz maintains the table by itself, if it does so at all; `kuvasz maintain` does so in any case."""
+
+    target_file_size: Annotated[kinds.Size, kinds.sizes("64kB", "4GB")] | None = None
+    """Files are merged until they are about this large."""
+
+    min_files: Annotated[kinds.Whole, kinds.between(2, 10000)] | None = None
+    """So many files of about one size are merged into one."""
+
+    max_dead_percent: Annotated[kinds.Whole, kinds.between(1, 100)] | None = None
+    """A file is written anew when so many of its rows, in percent, are deleted or replaced."""
+
+    order: RowOrder | None = None
+    """arrival or key: the order of rows in files that are written anew."""
+
+    snapshot_age: Annotated[kinds.Duration, kinds.durations("0ms", "365d")] | None = None
+    """Older snapshots are expired."""
+
+    snapshots_kept: Annotated[kinds.Whole, kinds.between(1, 100000)] | None = None
+    """The newest snapshots, kept whatever their age."""
+
+    @property
+    def said(self) -> dict[str, object]:
+        """What it says, by the names that it has in `maintenance`."""
+        return self.model_dump(exclude_none=True, exclude={"enabled"}) | ({} if self.enabled else {"enabled": False})
+
+
 class TableConfig(Section):
     """What becomes of one source table.
 
@@ -627,6 +657,11 @@ class TableConfig(Section):
     """Iceberg's table properties that the target is to have: `owner`, `read.split.target-size`, and for the files
     that kuvasz writes `write.parquet.compression-codec` (zstd, snappy, gzip, lz4, uncompressed) with its `-level`.
     One that is taken out of the map stays. Those that kuvasz goes by are refused."""
+
+    maintenance: Annotated[TableMaintenanceConfig, BeforeValidator(kinds.switch)] = Field(
+        default_factory=TableMaintenanceConfig
+    )
+    """What of `maintenance` is otherwise for the target: `{snapshot_age: 30d}`; `off` leaves its files to others."""
 
     on_schema_change: OnSchemaChange = OnSchemaChange.AGREE
     """agree: the target follows, but another name or type of a column that other databases fill waits, with

@@ -20,6 +20,7 @@ from kuvasz.config.model import (
     DatabaseConfig,
     Section,
     TableConfig,
+    TableMaintenanceConfig,
     TlsConfig,
     TokenConfig,
     UrlConfig,
@@ -40,6 +41,7 @@ TABLES: dict[str, type[Section]] = {
     "a database": DatabaseConfig,
     "a url": UrlConfig,
     "a table": TableConfig,
+    "a table's maintenance": TableMaintenanceConfig,
 }
 
 
@@ -82,7 +84,7 @@ def table(name: str) -> str:
 _NAMES: dict[object, str] = {
     str: "text", int: "whole number", bool: "`true` \\| `false`",
     SecretText: "text", TokenConfig: "token", TlsConfig: "certificate",
-    SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database",
+    SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database", TableMaintenanceConfig: "mapping, or `off`",
 }  # fmt: skip
 
 
@@ -155,7 +157,7 @@ def _default(model: type[Section], option: str) -> str:
         value = units.render_size(value)
     elif kind == _NAMES[bool]:
         value = str(value).lower()
-    return "" if value in ((), {}) else f"`{value}`"
+    return "" if value in ((), {}) or isinstance(value, Section) else f"`{value}`"
 
 
 def _rewrite() -> None:

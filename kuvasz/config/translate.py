@@ -11,6 +11,7 @@ from kuvasz.config.model import (
     DatabaseConfig,
     Section,
     TableConfig,
+    TableMaintenanceConfig,
     TlsConfig,
     TokenConfig,
     UrlConfig,
@@ -85,18 +86,25 @@ def shown(path: Path, value: object) -> str:
 def section_at(path: Path) -> type[Section] | None:
     """Return the class of the section at a path; None where keys are free."""
     match path:
-        case ():
-            return Config
-        case (str(name),):
-            return SECTIONS.get(name)
+        case () | (str(),):
+            return SECTIONS.get(str(path[0])) if path else Config
         case ("server", "tls") | ("server", "tokens", int()):
             return TlsConfig if path[1] == "tls" else TokenConfig
-        case ("databases", int()):
+        case ("databases", int(), *below):
+            return _in_database(tuple(below))
+    return None
+
+
+def _in_database(path: Path) -> type[Section] | None:
+    match path:
+        case ():
             return DatabaseConfig
-        case ("databases", int(), "urls", int()):
+        case ("urls", int()):
             return UrlConfig
-        case ("databases", int(), "tables", str()):
+        case ("tables", str()):
             return TableConfig
+        case ("tables", str(), "maintenance"):
+            return TableMaintenanceConfig
     return None
 
 
@@ -118,6 +126,7 @@ def _homes() -> Mapping[str, type[Section]]:
         "a table": TableConfig,
         "server.tls": TlsConfig,
         "an entry of server.tokens": TokenConfig,
+        "maintenance of a table": TableMaintenanceConfig,
     }
 
 

@@ -73,15 +73,13 @@ class Maintainer:
         state: Path,
     ) -> None:
         self._config = config
+        self._enabled = config.model_copy(
+            update={"enabled": True}
+        )  #: whether any is looked at by itself is asked once
         self._catalog = catalog
         self._jobs = jobs
         self._tables = tables
         self._keys_of = keys_of
-        self._policy = Policy(
-            target_bytes=config.target_file_size,
-            min_files=config.min_files,
-            max_dead_share=config.max_dead_percent / 100,
-        )
         self._orphans = Orphans(catalog, config.orphan_age, state / "orphans.json")
         self._stop = threading.Event()
         self._turn = threading.Lock()
@@ -146,7 +144,8 @@ class Maintainer:
         for table in self._tables():
             if self._stop.is_set():
                 return
-            self._visit(table)
+            if self._of(table).enabled:
+                self._visit(table)
 
     def merge_small(self) -> None:
         """Merge the small files of the tables that so many came to since they were looked at last."""
@@ -154,8 +153,15 @@ class Maintainer:
             seen = self._seen.setdefault(table.name, _Seen())
             if self._stop.is_set():
                 return
-            if table.commits.changed_files - seen.files >= self._config.min_files and seen.error is None:
+            config = self._of(table)
+            is_due = table.commits.changed_files - seen.files >= config.min_files
+            if config.enabled and is_due and seen.error is None:
                 self._visit(table, only_small=True)
+
+    def _of(self, table: LakeTable) -> MaintenanceConfig:
+        """Return what the map says of a table: of all, or otherwise for this one."""
+        said = table.target.maintenance
+        return self._config.model_copy(update={"enabled": True, **said}) if said else self._enabled
 
     def _visit(self, table: LakeTable, *, only_small: bool = False) -> None:
         """Do what is due. Nothing that fails here may stop anything else."""
@@ -188,15 +194,16 @@ class Maintainer:
     def _compact(self, table: LakeTable, seen: _Seen, *, full: bool, only_small: bool = False) -> None:
         if not full and table.index.snapshot_id == seen.planned and table.index.snapshot_id is not None:
             return
+        policy = _policy(self._of(table))
         with held(table):
             table.follow()
-            files = facts(table, self._policy.target_bytes)
-            groups = self._policy.plan(files, full=full, only_small=only_small)
+            files = facts(table, policy.target_bytes)
+            groups = policy.plan(files, full=full, only_small=only_small)
             snapshot_id = table.index.snapshot_id
             seen.planned = None if only_small else snapshot_id
         alone = [[group] for group in groups]
-        due = alone if table.definition.keeps_order else batches(groups, self._policy.target_bytes)
-        chosen = due if full else one_pass(due, self._policy.target_bytes)
+        due = alone if table.definition.keeps_order else batches(groups, policy.target_bytes)
+        chosen = due if full else one_pass(due, policy.target_bytes)
         if len(chosen) < len(due):
             seen.planned = None
         futures = [self._pool.submit(self._rewrite, table, seen, batch) for batch in chosen]
@@ -276,7 +283,8 @@ class Maintainer:
             raise
 
     def _sort_by(self, table: LakeTable) -> tuple[str, ...]:
-        return table.definition.bounded if self._config.order is RowOrder.KEY else ()
+        config = self._of(table)
+        return table.definition.bounded if config.order is RowOrder.KEY else ()
 
     # Snapshots
 
@@ -285,28 +293,28 @@ class Maintainer:
 
         Iceberg repeats the commit of whoever comes second, so neither side fails.
         """
-        now = time.time()
+        now, config = time.time(), self._of(table)
         if table.index.snapshot_id != seen.expired:
             seen.expired, seen.changed_at = table.index.snapshot_id, now
         elif now < seen.overdue_at and not is_asked:
             return  # nothing came, and nothing is too old: loading a table costs 50 ms
-        elif now - seen.changed_at > self._config.snapshot_age * _OVERDUE + 2 * self._config.interval:
+        elif now - seen.changed_at > config.snapshot_age * _OVERDUE + 2 * self._config.interval:
             return  # nothing is left that could grow too old
         handle = self._catalog.load(table.name)
         if handle is None:
             return
         oldest_ms = handle.snapshots.oldest_ms
-        if oldest_ms is not None and (now - oldest_ms / 1000 > self._config.snapshot_age * _OVERDUE or is_asked):
-            handle.snapshots.expire(int((now - self._config.snapshot_age) * 1000), self._config.snapshots_kept)
+        if oldest_ms is not None and (now - oldest_ms / 1000 > config.snapshot_age * _OVERDUE or is_asked):
+            handle.snapshots.expire(int((now - config.snapshot_age) * 1000), config.snapshots_kept)
             oldest_ms = handle.snapshots.oldest_ms
-        seen.overdue_at = math.inf if oldest_ms is None else oldest_ms / 1000 + self._config.snapshot_age * _OVERDUE
+        seen.overdue_at = math.inf if oldest_ms is None else oldest_ms / 1000 + config.snapshot_age * _OVERDUE
         seen.snapshots = handle.snapshots.count
 
     # What is shown
 
     def _note(self, table: LakeTable, seen: _Seen) -> Upkeep:
         with held(table):
-            files = facts(table, self._policy.target_bytes)
+            files = facts(table, self._of(table).target_file_size)
             delete_files = sum(1 for entry in table.index.files if entry.delete is not None)
         rows = sum(file.rows for file in files)
         upkeep = Upkeep(
@@ -326,6 +334,14 @@ class Maintainer:
         )
         seen.upkeep = upkeep
         return upkeep
+
+
+def _policy(config: MaintenanceConfig) -> Policy:
+    return Policy(
+        target_bytes=config.target_file_size,
+        min_files=config.min_files,
+        max_dead_share=config.max_dead_percent / 100,
+    )
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -173,6 +173,7 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "deletes": spec.config.deletes,
         "location": spec.config.location,
         "properties": spec.config.properties,
+        "maintenance": spec.config.maintenance,
         "partitions_regex": spec.config.partitions_regex is not None,
         "the column sid": spec.has_sid,
         "consistency": spec.group,

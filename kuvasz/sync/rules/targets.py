@@ -174,6 +174,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         group=spec.group,
         location=spec.config.table_location,
         properties=spec.config.properties,
+        maintenance=spec.config.maintenance.said,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.errors import LakeError
+from kuvasz.lake.maintenance.compaction_policy import Policy
 from kuvasz.lake.maintenance.maintenance import CLEAN, Maintainer
 from kuvasz.lake.table.write_era import WriteEra
 from tests.support.changes import TARGET, Sender, delete, insert, update, work
@@ -70,6 +71,35 @@ def test_few_small_files_are_left_alone_until_all_is_asked_for(bench: Bench) -> 
     assert bench.maintainer.run(bench.world.loaded(), full=True).files == 1
 
 
+def test_what_the_map_says_of_one_table_counts_for_it_alone(bench: Bench) -> None:
+    for name in (TARGET, OTHER):
+        bench.spread(name, commits=4)
+    loaded = {name: bench.world.loaded(name) for name in (TARGET, OTHER)}
+    loaded[OTHER].definition.target = dataclasses.replace(loaded[OTHER].target, maintenance={"min_files": 5})
+    bench.maintainer.merge_small()
+    assert (bench.world.files(), bench.world.files(OTHER)) == (1, 4)
+    loaded[OTHER].definition.target = dataclasses.replace(loaded[OTHER].target, maintenance={"enabled": False})
+    bench.spread(OTHER, commits=4)
+    bench.maintainer.look()
+    bench.maintainer.merge_small()
+    assert bench.world.files(OTHER) == 8, "its files are others' concern"
+    bench.maintainer.run(loaded[OTHER], full=False)
+    assert bench.world.files(OTHER) == 1, "unless it is asked for"
+
+
+def test_snapshots_of_one_table_may_be_kept_longer(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, snapshot_age="0ms", snapshots_kept=1)
+    for name in (TARGET, OTHER):
+        bench.spread(name)
+    other = bench.world.loaded(OTHER)
+    other.definition.target = dataclasses.replace(other.target, maintenance={"snapshot_age": 86_400.0})
+    bench.maintainer.look()
+    bench.maintainer.look()
+    shown = bench.maintainer.upkeep()
+    assert (shown[TARGET].snapshots or 0) < 3 <= (shown[OTHER].snapshots or 0)
+    bench.close()
+
+
 def test_a_full_maintenance_leaves_no_delete_file(bench: Bench) -> None:
     bench.spread()
     bench.world.applied(work(bench.eu[TARGET].one(delete(1), update(2, 5))))
@@ -93,7 +123,7 @@ def test_a_table_that_nothing_happened_to_is_not_planned_again(bench: Bench, mon
     bench.maintainer.look()
     bench.maintainer.look()
     planned: list[str] = []
-    monkeypatch.setattr(type(bench.maintainer._policy), "plan", lambda *_, **__: planned.append("planned") or [])
+    monkeypatch.setattr(Policy, "plan", lambda *_, **__: planned.append("planned") or [])
     bench.maintainer.look()
     assert planned == []
 
