@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 TABLES: dict[str, dict[str, Any]] = {
     "items": {"mask": {"hidden": "hmac"}},
     "few": {"filter": "n > 0"},
+    "made": {"set": {"id": "id", "twice": "n * 2"}},
     "parts": {"partition_by": ["bucket(4, id)"], "sort_by": ["n"]},
 }
 BIG = "repeat(md5(random()::text), 200)"
@@ -75,7 +76,8 @@ def test_deleted_rows_stay(database: Database, spark_session: SparkSession, form
         database.execute("UPDATE few SET n = -1 WHERE id = 4")
         pipeline.wait_applied(database)
         assert (gone(pipeline, "items"), gone(pipeline, "parts")) == ({1, 2}, {1, 2})
-        assert gone(pipeline, "few") == {1, 2, 4}
+        assert (gone(pipeline, "few"), gone(pipeline, "made")) == ({1, 2, 4}, {1, 2})
+        assert rows(pipeline, "made")[1]["twice"] == 22
         found = rows(pipeline, "items")
         assert found[1] == was[1] | {"n": 11, "_deleted_at": found[1]["_deleted_at"]}
         assert abs(datetime.datetime.now(datetime.UTC) - found[1]["_deleted_at"]) < datetime.timedelta(minutes=5)
