@@ -44,7 +44,7 @@ from kuvasz.sync.rules.map_difference import MapDifference
 from kuvasz.sync.rules.targets import Targets
 from kuvasz.sync.source_sync import SourceSync
 from kuvasz.sync.sources import Sources
-from kuvasz.view import View, source_view
+from kuvasz.view import View, source_view, staged_view
 from kuvasz.worker.cuts import Cuts
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.lake_patrol import patrol
@@ -308,6 +308,7 @@ class App:
             routed_by=self._workers.routed_by,
             parked=self.lot.views(),
             released=tuple(source.name for source in self.released),
+            staged=staged_view(self._staged),
             verdicts=self.verdicts.all(),
         )
 

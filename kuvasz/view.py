@@ -11,6 +11,7 @@ from kuvasz.state.progress import Durable
 if TYPE_CHECKING:
     from kuvasz.parking.logs import ParkedView
     from kuvasz.ports import Upkeep
+    from kuvasz.staging.staged_log import StagedLog
     from kuvasz.state.ports import TableKey
     from kuvasz.state.progress import Progress
     from kuvasz.state.tables import TableState
@@ -41,6 +42,18 @@ class SourceView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StagedView:
+    """What an observer sees of the staged log."""
+
+    waiting_bytes: int  #: in memory, and not staged yet
+    is_full: bool  #: so much waits that no source is read
+    objects: int  #: that the lake does not have all of, or that are not removed yet
+    staged_at: float | None  #: monotonic seconds at which something was staged last
+    error: str | None  #: why nothing can be staged just now
+    lsns: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> before which all of it is staged
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """What an observer sees of everything, at one moment."""
 
@@ -55,6 +68,7 @@ class View:
     parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
     released: tuple[str, ...] = ()  #: sources that left the map since the start, whose slots are there still
     verdicts: Mapping[TableKey, Verdict] = dataclasses.field(default_factory=dict)  #: of the tables compared so far
+    staged: StagedView | None = None  #: the staged log; None: there is none
 
     def tables_of(self) -> Mapping[str, list[TableState]]:
         """Return the tables of each source, by its name."""
@@ -98,4 +112,19 @@ def source_view(sync: SourceSync, progress: Progress, *, is_ended: bool) -> Sour
     )
 
 
-__all__ = ["SourceView", "View", "source_view"]
+def staged_view(log: StagedLog | None) -> StagedView | None:
+    """Return what is to be seen of the staged log; None: there is none."""
+    if log is None:
+        return None
+    writer = log.writer
+    return StagedView(
+        waiting_bytes=log.room.bytes,
+        is_full=not log.room.is_there,
+        objects=writer.removal.objects,
+        staged_at=writer.staged_at,
+        error=None if writer.error is None else str(writer.error),
+        lsns=log.staged(),
+    )
+
+
+__all__ = ["SourceView", "StagedView", "View", "source_view", "staged_view"]

@@ -52,6 +52,11 @@ HELP = {
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
     "kuvasz_last_wire_message_timestamp_seconds": "Unix time at which the source was last heard, also when idle.",
     "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake.",
+    "kuvasz_log_waiting_bytes": "With `cluster.log`: changes in memory that are not staged yet.",
+    "kuvasz_log_objects": "With `cluster.log`: objects of the log that the lake does not have all of yet.",
+    "kuvasz_log_failing": "With `cluster.log`: 1 while nothing can be staged, and sources keep their WAL.",
+    "kuvasz_log_staged_timestamp_seconds": "With `cluster.log`: Unix time at which something was staged last.",
+    "kuvasz_staged_lsn": "With `cluster.log`: the LSN, as a number, before which all of the source is staged.",
     "kuvasz_memory_limit_bytes": "When so much waits, reading pauses: `pipeline.memory`, or less.",
 }
 
@@ -84,7 +89,7 @@ class Metrics:
 
     def render(self, snapshot: Snapshot) -> bytes:
         """Return the page."""
-        made = [*_of_process(snapshot), *_of_sources(snapshot), *self._of_tables(snapshot.view)]
+        made = [*_of_process(snapshot), *_of_log(snapshot), *_of_sources(snapshot), *self._of_tables(snapshot.view)]
         made += upkeep.metrics(snapshot.view.upkeep)
         return "".join(made).encode(errors="backslashreplace") + generate_latest(self._registry)
 
@@ -113,6 +118,19 @@ def _of_process(snapshot: Snapshot) -> Iterator[str]:
     yield _counter("kuvasz_commit_conflicts", (), [((), snapshot.view.commit_conflicts)])
     yield _gauge("kuvasz_waiting_bytes", (), [((), snapshot.view.waiting_bytes)])
     yield _gauge("kuvasz_memory_limit_bytes", (), [((), snapshot.memory_bytes)])
+
+
+def _of_log(snapshot: Snapshot) -> Iterator[str]:
+    staged = snapshot.view.staged
+    if staged is None:
+        return
+    yield _gauge("kuvasz_log_waiting_bytes", (), [((), staged.waiting_bytes)])
+    yield _gauge("kuvasz_log_objects", (), [((), staged.objects)])
+    yield _gauge("kuvasz_log_failing", (), [((), float(staged.error is not None))])
+    at = None if staged.staged_at is None else snapshot.now - (snapshot.clock - staged.staged_at)
+    yield _gauge("kuvasz_log_staged_timestamp_seconds", (), [((), at)])
+    names = [source.name for source in snapshot.view.sources]
+    yield _gauge("kuvasz_staged_lsn", ("source",), [((name,), staged.lsns.get(name)) for name in names])
 
 
 def _of_sources(snapshot: Snapshot) -> Iterator[str]:

@@ -89,6 +89,7 @@ def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
             for name in view.released
             if (slot := snapshot.facts[name].slot) is not None
         ],
+        "log": _log(snapshot, errors),
         "maintenance": [upkeep.as_json(table) | {"error": errors.row_text(table.error)} for table in view.upkeep],
     }
 
@@ -129,11 +130,25 @@ def readyz(snapshot: Snapshot) -> list[str]:
     ]
 
 
+def _log(snapshot: Snapshot, errors: ErrorView) -> dict[str, Any] | None:
+    staged = snapshot.view.staged
+    if staged is None:
+        return None
+    return {
+        "waiting_bytes": staged.waiting_bytes,
+        "is_full": staged.is_full,
+        "objects": staged.objects,
+        "staged_at": _at(staged.staged_at, snapshot),
+        "error": errors.text(staged.error),
+    }
+
+
 def _source(
     source: SourceView, tables: Iterable[TableState], snapshot: Snapshot, errors: ErrorView
 ) -> dict[str, Any]:
     facts = snapshot.facts[source.name]
     silence_s = None if source.last_message_at is None else snapshot.clock - source.last_message_at
+    staged = None if snapshot.view.staged is None else snapshot.view.staged.lsns.get(source.name)
     return {
         "source": source.name,
         "state": source.state,
@@ -142,6 +157,7 @@ def _source(
         "received_lsn": lsn.render(source.received_lsn),
         "durable_lsn": lsn.render(source.confirmable_lsn),
         "confirmed_lsn": lsn.render(source.confirmed_lsn),
+        "staged_lsn": None if staged is None else lsn.render(staged),
         "rows": source.rows,
         "lag_seconds": _rounded(snapshot.lag_seconds(source)),
         "lag_bytes": snapshot.lag_bytes(source),

@@ -85,6 +85,7 @@ class StagedLog:
         what another log has in the same folder.
         """
         known = set(self._index.objects())
+        self.writer.removal.objects = len(known)
         try:
             names = self._store.names()
         except OSError as error:
@@ -116,6 +117,10 @@ class StagedLog:
             yield
         finally:
             self.writer.turn.release()
+
+    def staged(self) -> dict[str, int]:
+        """Return the LSN of each source before which everything is staged; it does not block."""
+        return {one.name: one.position.lsn for one in self._all() if one.position is not None}
 
     def begin_anew(self, name: str, lsn: int) -> None:
         """Have a source begin at an LSN: what was staged of it is of a past that counts no more.

@@ -30,6 +30,7 @@ class StagedRemoval:
         self._store = store
         self._unneeded: list[str] = []  #: objects that may go, as the index said last
         self._removed: list[str] = []  #: those of them that are gone
+        self.objects = 0  #: how many there are, as far as is known
 
     def look(self, sources: Iterable[StagedSource]) -> None:
         """Tell the index how far the lake is with sources, and what is gone, and ask what may go."""
@@ -42,6 +43,7 @@ class StagedRemoval:
             self._unneeded = self._index.applied(moved, self._removed, _MOST)
         except KuvaszError:
             return  # it is tried again with whatever is applied then
+        self.objects -= len(self._removed)
         self._removed = []
         for name, lsn in moved.items():
             begun[name].noted(lsn)

@@ -82,7 +82,8 @@ class LogWriter:
         self._object_bytes = object_bytes
         self._on_staged = on_staged
         self._names = object_names(LogLease("", 0))
-        self._removal = StagedRemoval(index, store)
+        self.removal = StagedRemoval(index, store)
+        self.staged_at: float | None = None  #: monotonic seconds at which something was staged last
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stage", daemon=True)
 
@@ -183,13 +184,15 @@ class LogWriter:
                 if self.error is not None:
                     _log.tell(Event.STAGING_GOES_ON)
                 self.error = None
+                self.staged_at = time.monotonic()
+                self.removal.objects += bool(made.slices)
                 return True
 
     def _shorten(self) -> None:
         """Have the index know how far the lake is, and remove what nobody needs any more."""
         with self.turn:
-            self._removal.look(self._sources())
-        self._removal.remove()
+            self.removal.look(self._sources())
+        self.removal.remove()
 
 
 def _slice(source: str, stretches: Sequence[Stretch], name: str, at: int, size: int) -> StagedSlice:

@@ -26,7 +26,7 @@ from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyl
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
-from kuvasz.verbs.cluster.coordinator import prove
+from kuvasz.verbs.cluster import coordinator, log_store
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
@@ -47,7 +47,12 @@ _OF_LAKE = (
 )
 
 #: Where there is a cluster.
-_COORDINATOR = Condition(name="coordinator", needed="an answer, and tables of kuvasz or room for them", prove=prove)
+_COORDINATOR = Condition(
+    name="coordinator", needed="an answer, and tables of kuvasz or room for them", prove=coordinator.prove
+)
+
+#: Where changes are staged.
+_LOG = Condition(name="log", needed="written, listed, read and removed", prove=log_store.prove)
 
 #: Sources that are looked at side by side; each waits for its own server.
 THREADS = 16
@@ -332,6 +337,7 @@ def of_machine(config: Config) -> list[Finding]:
 def _lake(config: Config) -> list[Finding]:
     return [
         *(_prove(_LAKE, one, config) for one in _OF_LAKE),
+        *([] if config.cluster.log is None else [_prove(_LAKE, _LOG, config)]),
         *(_untried(what) for what in conditions.untried(config)),
     ]
 

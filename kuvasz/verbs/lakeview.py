@@ -190,7 +190,7 @@ def prove_catalog(config: Config) -> str:
     """
     lake = config.lake
     if lake.sqlite_file is not None and not lake.sqlite_file.exists():
-        _prove_folder(lake.sqlite_file.parent, "the catalog's file cannot be made")
+        prove_folder(lake.sqlite_file.parent, "the catalog's file cannot be made")
         return "to be made"
     catalog = _open(lake)
     try:
@@ -241,7 +241,7 @@ def prove_warehouse(config: Config) -> str:
     """
     location = config.lake.warehouse_location
     if location.startswith("file://") and not (folder := Path(location.removeprefix("file://"))).is_dir():
-        _prove_folder(folder.parent, f"the warehouse {folder} cannot be made")
+        prove_folder(folder.parent, f"the warehouse {folder} cannot be made")
         return "to be made"
     conditions.prove_warehouse(config)
     if config.lake.vends_credentials and config.spark.is_local:
@@ -249,7 +249,12 @@ def prove_warehouse(config: Config) -> str:
     return "written and removed"
 
 
-def _prove_folder(folder: Path, what: str) -> None:
+def prove_folder(folder: Path, what: str) -> None:
+    """Make sure that a folder can be made, without making it.
+
+    Raises:
+        LakeError: It cannot.
+    """
     while not folder.exists():
         folder = folder.parent
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -328,6 +328,8 @@ def render(answer: dict[str, Any]) -> Group:
             f" {text.size(answer['waiting_bytes'])} of {text.size(answer['memory_bytes'])} waiting"
         )
     ]
+    if answer.get("log"):
+        parts.append(_log(answer["log"]))
     for source in answer["sources"]:
         parts.append(_source(source))
         if source["error"]:
@@ -363,6 +365,13 @@ def render(answer: dict[str, Any]) -> Group:
     if answer.get("maintenance"):
         parts += [_times(answer["maintenance"]), _files(answer["maintenance"])]
     return Group(*parts)
+
+
+def _log(log: dict[str, Any]) -> Text:
+    since = "" if log["staged_at"] is None else f", staged last at {log['staged_at'][:19]}Z"
+    full = ", and sources are not read" if log["is_full"] else ""
+    line = f"log: {text.size(log['waiting_bytes'])} waiting{full}, {log['objects']} objects{since}"
+    return Text(f"{line}\n  {log['error']}", style="red") if log["error"] else Text(line)
 
 
 def _shown(value: Any, name: str = "") -> Any:  # noqa: ANN401 (JSON)

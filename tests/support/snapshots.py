@@ -11,7 +11,7 @@ from kuvasz.parking.logs import ParkedView
 from kuvasz.state.progress import Durable
 from kuvasz.state.tables import State, TableState
 from kuvasz.state.verdicts.verdict import Verdict
-from kuvasz.view import SourceView, View
+from kuvasz.view import SourceView, StagedView, View
 
 NOW = 1_700_000_000.0
 CLOCK = 5_000.0
@@ -28,6 +28,9 @@ TABLE = TableState(
 )  # fmt: skip
 SLOT = SlotFacts(retained_bytes=4096, safe_bytes=None, status="reserved", wal_end=0x500, asked_at=NOW - 3)
 FACTS = SourceFacts(slot=SLOT, fresh_at=NOW - 3, known=((0, NOW - 10), (0x500, NOW - 4), (0x600, NOW - 2)))
+STAGED = StagedView(
+    waiting_bytes=70, is_full=False, objects=3, staged_at=CLOCK - 1, error=None, lsns={"shop_eu": 0x490}
+)
 
 
 def snapshot(
@@ -38,6 +41,7 @@ def snapshot(
     phase: str = "running",
     parked: dict[tuple[str, str], ParkedView] | None = None,
     verdicts: dict[tuple[str, str], Verdict] | None = None,
+    staged: StagedView | None = None,
     **more: Any,
 ) -> Snapshot:
     """Return a snapshot; what is named differs from a good day."""
@@ -49,6 +53,7 @@ def snapshot(
         commit_conflicts=2,
         parked=parked or {},
         verdicts=verdicts or {},
+        staged=staged,
     )
     good = {"now": NOW, "clock": CLOCK, "started_at": NOW - 100, "heard_at": CLOCK - 2, "moved_at": CLOCK}
     facts_of = {"shop_eu": dataclasses.replace(FACTS, **(facts or {}))}

@@ -14,7 +14,7 @@ from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
-from tests.support.snapshots import NOW, snapshot
+from tests.support.snapshots import NOW, STAGED, snapshot
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -54,6 +54,20 @@ def test_metrics_of_a_good_day() -> None:
     assert states == {state.value: float(state is State.STREAMING) for state in State}
     ((labels, one),) = found["kuvasz_build_info"].items()
     assert (one, [name for name, _ in labels]) == (1.0, ["python", "version"])
+
+
+def test_the_staged_log_is_shown_where_there_is_one() -> None:
+    assert not [name for name in families(snapshot(), Metrics()) if "log" in name or "staged" in name]
+    found = families(snapshot(staged=STAGED), Metrics())
+    assert found["kuvasz_log_waiting_bytes"] == {(): 70.0}
+    assert found["kuvasz_log_objects"] == {(): 3.0}
+    assert found["kuvasz_log_failing"] == {(): 0.0}
+    assert found["kuvasz_log_staged_timestamp_seconds"] == {(): NOW - 1}
+    assert found["kuvasz_staged_lsn"] == {(("source", "shop_eu"),): float(0x490)}
+    away = dataclasses.replace(STAGED, error="the store is away", staged_at=None, lsns={})
+    found = families(snapshot(staged=away), Metrics())
+    assert found["kuvasz_log_failing"] == {(): 1.0}
+    assert not {"kuvasz_log_staged_timestamp_seconds", "kuvasz_staged_lsn"} & set(found)
 
 
 def test_a_table_is_counted_for_all_of_its_sources_together() -> None:
@@ -134,7 +148,7 @@ def test_only_commits_are_timed() -> None:
 
 def test_every_metric_has_a_sentence_and_a_place_in_the_docs() -> None:
     page = DOCS.read_text()
-    rendered = Metrics().render(snapshot()).decode()
+    rendered = Metrics().render(snapshot(staged=STAGED)).decode()
     names = set(re.findall(r"^# TYPE (kuvasz_\w+) ", rendered, re.MULTILINE))
     names = {name for name in names if not name.endswith("_created")}
     assert {name.removesuffix("_total") for name in names} == {

@@ -14,7 +14,7 @@ from kuvasz.errors import DecodeError, KuvaszError, RowTooLarge, SchemaError, Ta
 from kuvasz.parking.logs import ParkedView
 from kuvasz.state.tables import State, TableState
 from kuvasz.state.verdicts.verdict import Verdict
-from tests.support.snapshots import CLOCK, NOW, SLOT, snapshot
+from tests.support.snapshots import CLOCK, NOW, SLOT, STAGED, snapshot
 
 
 def test_status_of_a_good_day() -> None:
@@ -26,11 +26,11 @@ def test_status_of_a_good_day() -> None:
     assert status == {
         "phase": "running", "started_at": "2023-11-14T22:11:40.000+00:00", "at": "2023-11-14T22:13:20.000+00:00",
         "waiting_bytes": 10, "memory_bytes": 1 << 30, "commit_conflicts": 2, "live": True, "ready": True,
-        "released": [],
+        "released": [], "log": None,
     }  # fmt: skip
     assert source == {
         "source": "shop_eu", "state": "streaming", "error": None, "received_lsn": "0/500", "durable_lsn": "0/500",
-        "confirmed_lsn": "0/480", "rows": 7, "lag_seconds": 0.0, "lag_bytes": 0,
+        "confirmed_lsn": "0/480", "staged_lsn": None, "rows": 7, "lag_seconds": 0.0, "lag_bytes": 0,
         "fresh_at": "2023-11-14T22:13:17.000+00:00", "last_message_at": "2023-11-14T22:13:18.000+00:00",
         "is_paused": False, "retry_at": None,
         "slot": {
@@ -214,3 +214,15 @@ def test_a_limited_slot_tells_how_long_it_lasts() -> None:
     assert SLOT.after(SLOT).seconds_left is None
     (source,) = views.status(snapshot(facts={"slot": second.after(first)}))["sources"]
     assert (source["slot"]["wal_bytes_per_second"], source["slot"]["seconds_left"]) == (100.0, 40.0)
+
+
+def test_the_staged_log_is_told_with_what_is_staged_of_each_source() -> None:
+    good = views.status(snapshot())
+    assert (good["log"], good["sources"][0]["staged_lsn"]) == (None, None)
+    told = views.status(snapshot(staged=dataclasses.replace(STAGED, is_full=True, error="it is away")))
+    assert told["sources"][0]["staged_lsn"] == "0/490"
+    assert told["log"] == {
+        "waiting_bytes": 70, "is_full": True, "objects": 3, "staged_at": told["log"]["staged_at"],
+        "error": "it is away",
+    }  # fmt: skip
+    assert told["log"]["staged_at"] < told["at"]

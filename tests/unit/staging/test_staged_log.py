@@ -12,6 +12,7 @@ from kuvasz.staging.staged_log import StagedLog
 from kuvasz.staging.stretch import Stretch
 from kuvasz.state.staged.memory import MemoryIndex
 from kuvasz.state.staged.ports import StagedPosition
+from kuvasz.view import staged_view
 from tests.support.memory_store import MemoryStore
 from tests.support.pgoutput import keepalive
 from tests.support.waiting import wait_until
@@ -126,11 +127,25 @@ def test_sources_are_read_no_further_when_much_waits(place: Place, opened: Calla
     log.begin_anew("eu", 100)
     place.store.is_away = True
     source = log.source("eu")
+    before = staged_view(log)
+    assert before is not None
+    assert (before.objects, before.error, before.is_full, before.lsns) == (0, None, False, {"eu": 100})
     for number in range(1, 20):
         source.add([stretch(number, 100 + number)])
     assert not log.room.is_there
+    wait_until(lambda: log.writer.error is not None, "it is told")
+    failing = staged_view(log)
+    assert failing is not None
+    assert (failing.error, failing.is_full) == ("the store is away", True)
     place.store.is_away = False
     wait_until(lambda: log.room.is_there, "it is staged")
+    wait_until(lambda: log.source("eu").known.lsn == 119, "all of it is")
+    after = staged_view(log)
+    assert after is not None
+    assert (after.error, after.objects, after.lsns) == (None, len(place.store.objects), {"eu": 119})
+    assert after.staged_at is not None
+    source.applied = 119
+    wait_until(lambda: log.writer.removal.objects == 0, "the lake has it")
 
 
 def test_parts_pasts_and_sources_are_given_up(opened: Callable[[], StagedLog]) -> None:

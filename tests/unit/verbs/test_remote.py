@@ -193,6 +193,20 @@ shop_eu streaming lag unknown, confirmed 0/10
     )
 
 
+def test_the_staged_log_is_shown_where_there_is_one() -> None:
+    log = {
+        "waiting_bytes": 2048,
+        "is_full": False,
+        "objects": 3,
+        "staged_at": "2026-01-02T03:04:05.5Z",
+        "error": None,
+    }
+    assert "log: 2.0 kB waiting, 3 objects, staged last at 2026-01-02T03:04:05Z" in shown(source(table()), log=log)
+    failing = shown(source(table()), log=log | {"is_full": True, "staged_at": None, "error": "the store is away"})
+    assert "log: 2.0 kB waiting, and sources are not read, 3 objects\nthe store is away" in failing
+    assert "log:" not in shown(source(table()), log=None)
+
+
 def test_why_a_table_is_copied_again_is_told_below() -> None:
     found = shown(source(table(state="copying", why_copy="its rows are copied again: the key was changed")))
     assert "public.items: its rows are copied again: the key was changed" in found

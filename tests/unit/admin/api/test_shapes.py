@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from kuvasz.ports import Upkeep
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
 from tests.support.admin_world import AdminWorld
-from tests.support.snapshots import NOW, snapshot
+from tests.support.snapshots import NOW, STAGED, snapshot
 
 UPKEEP = Upkeep(
     target="shop.items", files=1, bytes=2, rows=3, dead_rows=0, delete_files=0, snapshots=None, rewrites=1,
@@ -58,6 +59,7 @@ def test_the_status_of_a_bad_day_has_its_shape() -> None:
         facts={"slot": None, "fresh_at": None},
         parked={("shop.items", "shop_eu"): ParkedView(bytes=7, since=NOW, first_lsn=0, is_full=True)},
         verdicts={("shop.items", "shop_eu"): Verdict(error="gone", tried_at=NOW)},
+        staged=dataclasses.replace(STAGED, error="the store is away", staged_at=None),
     )
     assert_has_shape(views.status(moment, ErrorView(is_trusted=True)), "Status")
     assert_has_shape(upkeep.as_json(UPKEEP), "Files")

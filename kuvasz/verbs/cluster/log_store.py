@@ -1,0 +1,51 @@
+"""The store of the staged log as `kuvasz check` looks at it: what is written there is read and removed again."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kuvasz.errors import LakeError
+from kuvasz.lake.files import store_access
+from kuvasz.lake.files.object_folder import ObjectFolder
+from kuvasz.verbs import lakeview
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+
+_FILE: Final = "file://"
+_CONTENT: Final = b"kuvasz check"
+
+
+def prove(config: Config) -> str:
+    """Write a small object into the log's folder, list, read and remove it; a folder that is not there is looked at.
+
+    Raises:
+        LakeError: One of that cannot be done.
+    """
+    location = config.cluster.log_location or ""
+    if location.startswith(_FILE) and not (folder := Path(location.removeprefix(_FILE))).is_dir():
+        lakeview.prove_folder(folder.parent, f"cluster.log: {folder} cannot be made")
+        return "to be made"
+    store, name = ObjectFolder(location, store_access.of_lake(config.lake)), f"check-{uuid.uuid4().hex}"
+    try:
+        store.put(name, _CONTENT)
+        is_whole = name in store.names() and store.get(name, 0, len(_CONTENT)) == _CONTENT
+    except OSError as error:
+        raise _unfit(store, str(error)) from error
+    finally:
+        gone = store.remove([name])
+    if not is_whole:
+        raise _unfit(store, "what was written is not listed, or not what is read")
+    if not gone:
+        raise _unfit(store, f"{name} cannot be removed")
+    return "written, listed, read and removed"
+
+
+def _unfit(store: ObjectFolder, why: str) -> LakeError:
+    hint = "see that `cluster.log` is a folder that kuvasz may list, read, write and delete in"
+    return LakeError(f"cluster.log: {store.place}: {why}", hint=hint)
+
+
+__all__ = ["prove"]
