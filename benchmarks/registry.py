@@ -186,6 +186,14 @@ _ENTRIES = (
         full={"rows": 2_000_000, "seconds": 300.0},
     ),
     Entry(
+        name="clustered-steady-1k",
+        summary="the same with a staged log in a local folder: compare with steady-1k of the same run",
+        build=Steady,
+        fixed={"log_interval": "200ms"},
+        tiny=_TINY_PACE,
+        full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
         name="steady-stuck",
         summary="visible lag of a table beside one that the store refuses, in the same worker",
         build=Stuck,

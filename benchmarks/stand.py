@@ -81,16 +81,26 @@ class Stand:
         return self.server.url(name)
 
     def subject(
-        self, load: Load, *, pipeline: Mapping[str, Any] | None = None, store: ObjectStore | None = None
+        self,
+        load: Load,
+        *,
+        pipeline: Mapping[str, Any] | None = None,
+        store: ObjectStore | None = None,
+        log_interval: str = "",
     ) -> Subject:
-        """Return one source with the load's tables, filled; its lake is in a local folder, or in a store."""
+        """Return one source with the load's tables, filled; its lake is in a local folder, or in a store.
+
+        With a `log_interval` its changes are staged in a local folder; the coordinator is a database beside it.
+        """
         name = "bench_stored" if store else "bench"
         url = self.database(name)
         self.say("filling the source")
         load.create(url)
         folder = self.folder / "stored" if store else self.folder
         groups = [Group(database=name, urls=[(None, url)], fields=load.fields)]
-        return Subject(folder, groups, pipeline, store=store)
+        log = {"log": f"{folder.absolute()}/log", "log_interval": log_interval}
+        cluster = {"coordinator": self.database("coordinator"), **log} if log_interval else None
+        return Subject(folder, groups, pipeline, store=store, cluster=cluster)
 
     def object_store(self, delay_ms: float) -> contextlib.closing[ObjectStore]:
         """Return an object store in which each request takes so long, as a context."""

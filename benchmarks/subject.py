@@ -54,6 +54,7 @@ class Subject:
         pipeline: Options of the map's section `pipeline`.
         lake: Further options of its section `lake`.
         store: Where the tables' files are, if not in the folder.
+        cluster: Options of its section `cluster`, if it has one.
     """
 
     def __init__(
@@ -64,13 +65,14 @@ class Subject:
         *,
         lake: Mapping[str, Any] | None = None,
         store: ObjectStore | None = None,
+        cluster: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self._store = store
         self.groups = groups
         (folder / "lake").mkdir(parents=True, exist_ok=True)
         self.map = folder / "map.yaml"
-        document = {
+        document: dict[str, Any] = {
             "lake": {
                 "uri": f"jdbc:sqlite:{folder.absolute()}/lake/catalog.db",
                 "warehouse": f"{folder.absolute()}/lake/warehouse",
@@ -81,6 +83,7 @@ class Subject:
             "pipeline": dict(pipeline or {}),
             "server": {"address": f"127.0.0.1:{_free_port()}"},
             "databases": [_entry(group) for group in groups],
+            **({"cluster": dict(cluster)} if cluster else {}),
         }
         self.map.write_text(json.dumps(document, indent=2))  # JSON is YAML
 

@@ -46,11 +46,13 @@ class Steady(Scenario):
     seconds: float = 60.0
     per_transaction: int = 10
     interval: str = "1s"  #: pipeline.commit_interval
+    log_interval: str = ""  #: cluster.log_interval; empty: nothing is staged
     seed: int = 1
 
     @override
     def measure(self, stand: Stand) -> Outcome:
-        subject = stand.subject(Workload(rows=self.rows, seed=self.seed), pipeline={"commit_interval": self.interval})
+        load, pipeline = Workload(rows=self.rows, seed=self.seed), {"commit_interval": self.interval}
+        subject = stand.subject(load, pipeline=pipeline, log_interval=self.log_interval)
         stand.copied(subject)
         pace = Pace(rate=self.rate, seconds=self.seconds, per_transaction=self.per_transaction, keys=self.rows)
         outcome = follow(stand, subject, pace)
