@@ -769,10 +769,24 @@ def source_drop(
 
 
 @source.command("erase")
-def source_erase(
+def source_erase(  # noqa: PLR0913 (its options)
     context: typer.Context,
-    sid: SourceOption = None,
+    sid: Annotated[
+        str | None, typer.Option("--sid", help="The tenant, by its sid; or whose row.", show_default=False)
+    ] = None,
     database: GroupOption = None,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", help="Only a row of this table, whose --key is given.", show_default=False),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            help="A value for each column of the row's key, in its order, or column=value.",
+            show_default=False,
+        ),
+    ] = None,
     with_tags: Annotated[
         bool, typer.Option("--with-tags", help="Remove tags and branches that hold older snapshots; else: refuse.")
     ] = False,
@@ -781,13 +795,18 @@ def source_erase(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove all rows of a tenant for good while kuvasz is stopped, and leave a receipt; exit 1 if any are found."""
+    """Remove a tenant's rows, or one row, for good while kuvasz is stopped, with a receipt; exit 1 if any is left."""
     from kuvasz.admin.sources.mapped_url import SourceSelection
     from kuvasz.verbs.sources import erasing as verb
+    from kuvasz.verbs.sources import row_erasing
 
     loaded = _loaded(context, config, settings)
-    choice = SourceSelection(database=database, sid=sid)
-    receipt = verb.run(loaded, choice, is_sure=is_sure, with_tags=with_tags)
+    if table is None and not key:
+        choice = SourceSelection(database=database, sid=sid)
+        receipt = verb.run(loaded, choice, is_sure=is_sure, with_tags=with_tags)
+    else:
+        asked = row_erasing.RowAsked(table=table, key=tuple(key or ()), sid=sid, database=database)
+        receipt = row_erasing.run(loaded.config, asked, is_sure=is_sure, with_tags=with_tags)
     redact = Redactor(loaded.secrets)
     if as_json:
         _print_json(receipt, redact)

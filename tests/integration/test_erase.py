@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +20,22 @@ from kuvasz import failpoints
 from kuvasz.admin.sources.mapped_url import SourceSelection
 from kuvasz.config import load
 from kuvasz.errors import ConfigError, LakeError, StateTaken
+from kuvasz.lake.about import about
 from kuvasz.lake.iceberg.engine import spool_folder
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.state.store import state_of
 from kuvasz.state.verdicts.verdict import Verdict
-from kuvasz.verbs.sources import erasing
+from kuvasz.verbs.sources import erasing, row_erasing
+from kuvasz.verbs.sources.row_erasing import RowAsked
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.opened_files import holding
 from tests.support.postgres import Database, create_database, drop_database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 #: Stands in every row of the tenant, in its key too, and nowhere else.
-PLANTED = "Zwetschgenknoedel"
+PLANTED = "Quittenmus"
 
 TABLES: dict[str, dict[str, Any] | None] = {
     "items": None,
@@ -65,13 +71,26 @@ class World:
         """Have all that makes and moves rows happen."""
         with Pipeline(self.config, self.lake) as pipeline:
             pipeline.wait_streaming()
-            for number in range(3):
+            for number in range(2):
                 for one, text in ((self._de, PLANTED), (self.fr, "Mirabelle")):
                     for name in TABLES:
                         one.execute(f"UPDATE {name} SET n = n + 1, b = b || 'x' WHERE a % 5 = {number}")
                         one.execute(f"INSERT INTO {name} VALUES ({100 + number}, '{text}', 7)")
                         one.execute(f"DELETE FROM {name} WHERE a = {40 + number}")
                 pipeline.wait_applied(self._de, self.fr)
+            now = datetime.datetime.now(datetime.UTC)
+            told = {"happened_at": now, "run": "r", "severity": "error", "event": "table_failed"}
+            texts = {"shop_de": PLANTED, "shop_fr": "Mirabelle"}
+            pipeline.app.lake.about.tell(
+                "events", [{**told, "number": at, "source": source, "text": f"{text} is no date"}
+                           for at, (source, text) in enumerate(texts.items(), 1)]
+            )  # fmt: skip
+            wait_until(lambda: len(self.events()) == 2, "events are told")
+
+    def events(self) -> list[str]:
+        name = "_kuvasz.events"
+        found = load_catalog(self.lake.catalog, **self.lake.pyiceberg)
+        return found.load_table(name).scan().to_arrow()["text"].to_pylist() if found.table_exists(name) else []
 
     def table(self, name: str) -> Any:
         return load_catalog(self.lake.catalog, **self.lake.pyiceberg).load_table(name)
@@ -103,7 +122,10 @@ class World:
 
 
 @pytest.fixture
-def world(database: Database, postgres18: Any, lake_folder: LakeFolder) -> Any:
+def world(
+    database: Database, postgres18: Any, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    monkeypatch.setattr(about, "INTERVAL_S", 0.5)
     other = create_database(postgres18)
     try:
         yield World(lake_folder, database, other)
@@ -116,7 +138,7 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     others = world.rows("fr")
     before = {name: len(rows) for name, rows in world.rows("de").items()}
     assert all(before.values())
-    assert world.holding(PLANTED)
+    assert {name.rpartition(".")[2] for name in world.holding(PLANTED)} >= {"parquet", "avro"}
     quoting = {
         ("shop.items", "shop_de"): Verdict(error=f"{PLANTED} is no number"),
         ("shop.items", "shop_fr"): Verdict(at=1.0),
@@ -139,6 +161,8 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     assert receipt["tables"]["shop.items"]["dropped_names"] == ["cut_month"]
     assert {name: receipt["tables"][f"shop.{name}"]["rows"] for name in TABLES} == before
     assert all(receipt["tables"][f"shop.{name}"]["snapshots_expired"] > 1 for name in TABLES)
+    assert receipt["tables"]["_kuvasz.events"]["rows"] == 1
+    assert world.events() == ["Mirabelle is no date"]
     assert receipt["sha256"] == erasing.digest(json.loads(Path(receipt["file"]).read_text()))
     assert world.holding(PLANTED) == []
     assert list(state_of(world.config).verdicts.all()) == [("shop.items", "shop_fr")]
@@ -151,11 +175,33 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
         world.fr.execute("UPDATE items SET n = 1000 WHERE a = 3")
         world.fr.execute("DELETE FROM bag WHERE a = 4")
         world.fr.execute("UPDATE prices SET n = 1000 WHERE a = 3")
+        world.fr.execute(f"INSERT INTO prices VALUES (9, '{PLANTED}', 1), (9, '{PLANTED}s', 1)")
+        pipeline.wait_applied(world.fr)
+        world.fr.execute(f"UPDATE prices SET n = 2 WHERE b = '{PLANTED}'")
         pipeline.wait_applied(world.fr)
     rows = world.table("shop.items").scan(row_filter="a == 3").to_arrow().to_pylist()
     assert [row["n"] for row in rows] == [1000]
     assert world.table("shop.bag").scan(row_filter="a == 4").count() == 0
-    assert len(world.rows("fr")["prices"]) == len(others["prices"]) + 1
+    assert len(world.rows("fr")["prices"]) == len(others["prices"]) + 4
+    check_row(world)
+
+
+def check_row(world: World) -> None:
+    """One row is erased, with its versions, and the others of its table stay; its source still has it."""
+    asked = RowAsked(table="prices", key=("9", PLANTED), sid="fr")
+    with pytest.raises(ConfigError, match=r"the rows of 'fr' with this key .* from shop\.prices"):
+        row_erasing.run(world.loaded().config, asked, is_sure=False)
+    others = [row for row in world.rows("fr")["prices"] if f"'{PLANTED}'" not in row]
+    receipt = row_erasing.run(world.loaded().config, asked, is_sure=True, session=world.lake.session)
+    assert erasing.exit_code(receipt) == 0, receipt
+    assert receipt["tables"]["shop.prices"]["rows"] == 2
+    assert [one["rows"] for one in receipt["at_source"]] == [1]
+    assert PLANTED not in json.dumps(receipt)
+    assert "it has the row still" in erasing.render(receipt)
+    assert world.rows("fr")["prices"] == others
+    again = dataclasses.replace(asked, key=(f"b={PLANTED}s", "a=9"))
+    row_erasing.run(world.loaded().config, again, is_sure=True, session=world.lake.session)
+    assert world.holding(PLANTED) == []
 
 
 @pytest.mark.slow

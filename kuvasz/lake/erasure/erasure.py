@@ -58,6 +58,10 @@ class Erasure:
         namespace = self._config.lake.about
         return [] if namespace is None else [one.target(namespace) for one in TABLES if one.name in _ABOUT]
 
+    def rejects(self) -> list[Target]:
+        """Return the table about the lake with rows that did not fit."""
+        return [target for target in self.about() if target.name.rpartition(".")[2] == REJECTS]
+
     def others(self, targets: Sequence[Target]) -> list[str]:
         """Return the tables in the same namespaces that are none of these, nor about the lake."""
         namespaces = {target.name.rpartition(".")[0] for target in targets} - {self._config.lake.about}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -110,10 +111,42 @@ class KeyRows:
         return False
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedRows:
+    """The rejected rows that have a key, of one target; other tables about the lake have none of it by its key."""
+
+    target: str
+    texts: Mapping[str, str]  #: the key by column, without sid
+    sources: frozenset[str] | None = None  #: whose rows are meant; None: all
+
+    def may_be_in(self, entry: FileEntry) -> bool:  # noqa: ARG002 (they have no bounds)
+        """See `RowsToErase.may_be_in`."""
+        return True
+
+    def in_file(self, table: LakeTable, path: str) -> UInt32s:
+        """See `RowsToErase.in_file`."""
+        schema = table.definition.schema.arrow()
+        wanted = pa.schema([schema.field(name) for name in ("target", "source", "key")])
+        found = read_fields(table.definition.io_properties, path, wanted).to_pylist()
+        return np.array([place for place, row in enumerate(found) if self._has(row)], np.uint32)
+
+    def _has(self, row: Mapping[str, str | None]) -> bool:
+        if row["target"] != self.target or row["key"] is None:
+            return False
+        if self.sources is not None and names.source_of(row["source"] or "") not in self.sources:
+            return False
+        key = json.loads(row["key"])
+        return all(key.get(name) == text for name, text in self.texts.items())
+
+    def is_of(self, source: str) -> bool:  # noqa: ARG002 (nothing is noted of any)
+        """See `RowsToErase.is_of`."""
+        return False
+
+
 def _is_of(name: str, sid: str, sources: frozenset[str]) -> bool:
     """Whether a source, or a member of one, is of a sid."""
     source, tenant = names.source_of(name), names.tenant_of(names.member_of(name))
     return source in sources if tenant is None else tenant == sid
 
 
-__all__ = ["AboutRows", "KeyRows", "RowsToErase", "SidRows"]
+__all__ = ["AboutRows", "KeyRows", "RejectedRows", "RowsToErase", "SidRows"]

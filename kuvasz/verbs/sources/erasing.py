@@ -103,7 +103,7 @@ def run(
             everything = [*targets, *work.about()]
             if not with_tags:
                 work.refuse_names(everything)
-            _begin(journal, tenant, with_tags=with_tags)
+            begin(journal, databases=list(tenant.databases), with_tags=with_tags)
             if tenant.mapped:
                 _drop(loaded, choice, journal)
             rows: list[tuple[Target, RowsToErase]] = [
@@ -199,6 +199,15 @@ def _refuse_others(config: Config, tenant: Tenant) -> None:
                     f"source {source.name} has a schema of the tenant {tenant.sid!r}: its rows would come back",
                     hint="drop or rename the schema, or have `schemas` take it in no more, and begin again",
                 )
+    refuse_staged(config)
+
+
+def refuse_staged(config: Config) -> None:
+    """Refuse to erase where the staged log has anything.
+
+    Raises:
+        ConfigError: It has.
+    """
     index = log_index(config)
     if index is not None and config.cluster.log is not None and index.objects():
         raise ConfigError(
@@ -210,13 +219,10 @@ def _refuse_others(config: Config, tenant: Tenant) -> None:
 # What is done
 
 
-def _begin(journal: Journal, tenant: Tenant, *, with_tags: bool) -> None:
+def begin(journal: Journal, **facts: Any) -> None:  # noqa: ANN401 (JSON)
+    """Have a journal begin with what is known, unless an earlier call has."""
     if not journal.is_begun:
-        journal.told |= {
-            "begun_at": _now(),
-            "databases": list(tenant.databases),
-            "with_tags": with_tags,
-        }
+        journal.told |= {"begun_at": _now(), **facts}
         journal.save()
 
 
@@ -244,7 +250,8 @@ def finish(journal: Journal, erased: dict[str, Any], name: str) -> dict[str, Any
         "dropped": told.get("dropped"),
         "tables": tables,
         "outside": told["outside"],
-        "other_tables": told["other_tables"],
+        "other_tables": told.get("other_tables", []),
+        "at_source": told.get("at_source", []),
         "not_looked_at": list(_ELSEWHERE),
         "is_clean": all(table["is_clean"] for table in tables.values()),
     }
@@ -285,10 +292,19 @@ def render(receipt: dict[str, Any]) -> str:
         )
         lines += [f"  {named}: tag or branch removed" for named in table["dropped_names"]]
         lines += _found(table["scan"])
+    lines += [_at_source(one) for one in receipt["at_source"]]
     lines += [f"{name}: not looked at, it is none of the map's" for name in receipt["other_tables"]]
     lines.append("nothing was found of it any more" if receipt["is_clean"] else "SOMETHING IS LEFT: see above")
     lines.append(f"receipt: {receipt['file']}")
     return "\n".join(lines)
+
+
+def _at_source(one: dict[str, Any]) -> str:
+    if one["why_not"]:
+        return f"{one['source']}: nobody knows whether it has the row still: {one['why_not']}"
+    if one["rows"]:
+        return f"{one['source']}: it has the row still: its next change, or another copy, brings it back"
+    return f"{one['source']}: it has no such row"
 
 
 def _found(scan: dict[str, Any]) -> Sequence[str]:
@@ -302,4 +318,6 @@ def _found(scan: dict[str, Any]) -> Sequence[str]:
     ]  # fmt: skip
 
 
-__all__ = ["Tenant", "digest", "exit_code", "finish", "render", "run", "targets_of", "tenant_of"]
+__all__ = [
+    "Tenant", "begin", "digest", "exit_code", "finish", "refuse_staged", "render", "run", "targets_of", "tenant_of",
+]  # fmt: skip

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kuvasz.errors import LakeError
-from kuvasz.lake.erasure.rows import AboutRows, KeyRows, RowsToErase, SidRows
+from kuvasz.lake.erasure.rows import AboutRows, KeyRows, RejectedRows, RowsToErase, SidRows
 from kuvasz.lake.files.files import FileEntry
 
 SOURCES = frozenset({"shop_de"})
@@ -50,6 +50,25 @@ def table(sid_id: int | None = 1) -> Any:
 )
 def test_rows_are_found_in_a_file(file: str, rows: RowsToErase, places: list[int]) -> None:
     assert rows.in_file(table(), file).tolist() == places
+
+
+@pytest.mark.parametrize(
+    ("sources", "places"),
+    [(None, [0, 3]), (frozenset({"shop_de"}), [0]), (frozenset({"shop_x"}), [])],
+)
+def test_rejected_rows_are_found_by_key(tmp_path: Path, sources: frozenset[str] | None, places: list[int]) -> None:
+    schema = pa.schema([field(name, pa.string(), at) for at, name in enumerate(("target", "source", "key"), 1)])
+    rows = [
+        ("shop.items", "shop_de", '{"a": "7", "b": "x"}'), ("shop.items", "shop_de", '{"a": "8", "b": "x"}'),
+        ("shop.other", "shop_de", '{"a": "7", "b": "x"}'),
+        ("shop.items", "shop_fr/7", '{"c": "", "a": "7", "b": "x"}'), ("shop.items", "shop_de", None),
+    ]  # fmt: skip
+    pq.write_table(
+        pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema), tmp_path / "r.parquet"
+    )
+    told = SimpleNamespace(definition=SimpleNamespace(io_properties={}, schema=SimpleNamespace(arrow=lambda: schema)))
+    mine = RejectedRows(target="shop.items", texts={"a": "7", "b": "x"}, sources=sources)
+    assert mine.in_file(cast("Any", told), f"file://{tmp_path}/r.parquet").tolist() == places
 
 
 def test_a_table_without_sids_is_refused(file: str) -> None:

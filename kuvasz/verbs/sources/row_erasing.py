@@ -1,0 +1,187 @@
+"""``kuvasz source erase --table T --key K``: one row leaves the lake for good, with all versions of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from kuvasz.admin.commands import Selection
+from kuvasz.config import sources as config_sources
+from kuvasz.errors import ConfigError, place_of
+from kuvasz.index import seed
+from kuvasz.lake.erasure import erasure
+from kuvasz.lake.erasure.journal import Journal
+from kuvasz.lake.erasure.rows import KeyRows, RejectedRows, RowsToErase
+from kuvasz.lake.format import schema, table_identity
+from kuvasz.lake.table.notes import PARKED_PREFIX
+from kuvasz.state.store import state_of
+from kuvasz.state.tables import TableState
+from kuvasz.sync.rules.targets import target_of
+from kuvasz.verbs.lake import row_at_source, row_key
+from kuvasz.verbs.lakeview import LakeView
+from kuvasz.verbs.sources import erased_state, erasing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+
+    from kuvasz.config.model import Config
+    from kuvasz.config.sources import MappedTarget, TargetFeed
+    from kuvasz.verbs.lake.row_key import RowKey
+
+_NAMED: Final = "kuvasz source erase: a row needs its table and its key"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RowAsked:
+    """What a person asks to be erased."""
+
+    table: str | None  #: as a source or the lake calls it
+    key: tuple[str, ...]  #: as for `row_key.parse`
+    sid: str | None = None  #: of the row, or the name of its source; None: the rows of all sources with this key
+    database: str | None = None  #: only of this group
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """The row in one target."""
+
+    target: MappedTarget
+    feeds: tuple[TargetFeed, ...]  #: whose rows are meant
+    key: RowKey
+    sid: str | None
+
+    def to_erase(self) -> KeyRows:
+        """Return its versions."""
+        fields = (field.name for field in self.key.fields)
+        return KeyRows(values=dict(zip(fields, self.key.values, strict=True)))
+
+    def rejected(self) -> RejectedRows:
+        """Return what was rejected of it."""
+        mine = None if self.sid is None else frozenset(feed.source.name for feed in self.feeds)
+        return RejectedRows(target=self.target.identifier, texts=self.key.texts, sources=mine)
+
+
+def run(
+    config: Config,
+    asked: RowAsked,
+    *,
+    is_sure: bool,
+    with_tags: bool = False,
+    session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
+) -> dict[str, Any]:
+    """Erase a row from the targets of one table, and return the receipt.
+
+    Args:
+        config: The map.
+        asked: Which row.
+        is_sure: Without it nothing is done.
+        with_tags: Tags and branches that hold older snapshots go as well; else they are refused.
+        session: A running Spark; started and stopped otherwise.
+
+    Raises:
+        ConfigError: There is no such table, it is no key, nobody is sure, or something stands against it.
+        StateTaken: A kuvasz runs.
+        KuvaszError: It could not be done. It may be begun again, and goes on where it was.
+    """
+    rows = _rows(config, asked)
+    targets = [target_of(row.target.feeds[0].spec) for row in rows]
+    if not is_sure:
+        raise _unsure(rows)
+    with state_of(config).own("erases rows"):
+        erasing.refuse_staged(config)
+        journal = Journal(config.pipeline.state_folder, {"table": asked.table, "sid": asked.sid,
+                                                         "key": _digest(config, rows)})  # fmt: skip
+        with erasure.opened(config, session) as work:
+            rejects = work.rejects()
+            if not with_tags:
+                work.refuse_names([*targets, *rejects])
+            erasing.begin(journal, with_tags=with_tags)
+            everything: list[tuple[Any, RowsToErase]] = [
+                (target, row.to_erase()) for target, row in zip(targets, rows, strict=True)
+            ]
+            everything += [(target, row.rejected()) for target in rejects for row in rows[:1]]
+            work.run(everything, journal)
+        journal.told["at_source"] = [one for row in rows for one in _at_source(row)]
+        journal.told["outside"] = erased_state.forget(config, journal.told.get("tables", {}), ())
+        erased = {"table": asked.table, "sid": asked.sid, "key_columns": list(rows[0].key.texts), "key": journal.id}
+        return erasing.finish(journal, erased, asked.table or "")
+
+
+def _rows(config: Config, asked: RowAsked) -> list[_Row]:
+    if asked.table is None or not asked.key:
+        raise ConfigError(_NAMED, hint="name both: --table items --key 4711")
+    view, found = LakeView(config), []
+    for target in config_sources.targets(config):
+        feeds = tuple(feed for feed in target.feeds if _is_meant(feed, asked))
+        table = view.load(target.identifier) if feeds else None
+        if table is not None:
+            found.append(_row(target, feeds, table, asked))
+    if not found:
+        raise ConfigError(f"the lake has no table {asked.table!r} of the map", hint="`kuvasz plan` lists the tables")
+    if len(found) > 1:
+        raise ConfigError(
+            f"{asked.table!r} is several tables: {', '.join(row.target.identifier for row in found)}",
+            hint="name one as the lake calls it, with its namespace",
+        )
+    return found
+
+
+def _is_meant(feed: TargetFeed, asked: RowAsked) -> bool:
+    state = TableState(target=feed.spec.identifier, source=feed.source.name, table=str(feed.spec.table))
+    return Selection(table=asked.table, sid=None, database=asked.database).has(state, None, feed.source.database)
+
+
+def _row(target: MappedTarget, feeds: tuple[TargetFeed, ...], table: Table, asked: RowAsked) -> _Row:
+    named = {feed.source.name: feed.source.sid for feed in feeds if feed.spec.schemas is None}
+    sid = named.get(asked.sid, asked.sid) if asked.sid is not None and target.has_sid else None
+    mine = tuple(feed for feed in feeds if sid is None or feed.spec.schemas is not None or feed.source.sid == sid)
+    by = tuple(json.loads(table.properties.get(table_identity.KEY_PROPERTY, "[]")))
+    columns = schema.parse(table.schema().model_dump_json())
+    key = row_key.parse(asked.key, sid, by, (columns, table.schema()), target.identifier)
+    _refuse_parked(table, target)
+    return _Row(target=target, feeds=mine, key=key, sid=sid)
+
+
+def _refuse_parked(table: Table, target: MappedTarget) -> None:
+    """Refuse a table that has changes in a parking log: none can be taken out of it.
+
+    Raises:
+        ConfigError: It has.
+    """
+    parked = sorted(name.removeprefix(PARKED_PREFIX) for name in table.properties if name.startswith(PARKED_PREFIX))
+    if parked:
+        raise ConfigError(
+            f"{place_of(table=target.identifier)}: changes of {', '.join(parked)} are parked, perhaps of the row",
+            hint="let the table follow again (`kuvasz resume`), stop kuvasz when it streams, and begin again",
+        )
+
+
+def _unsure(rows: Sequence[_Row]) -> ConfigError:
+    tables = ", ".join(row.target.identifier for row in rows)
+    whose = "of every source" if rows[0].sid is None else f"of {rows[0].sid!r}"
+    return ConfigError(
+        f"source erase removes the rows {whose} with this key for good, with all older snapshots, from {tables}",
+        hint="add --yes if that is meant; let no other engine write to these tables meanwhile",
+    )
+
+
+def _digest(config: Config, rows: Sequence[_Row]) -> str:
+    """Return a digest of the key that nobody can try keys against who does not have this machine's secret."""
+    secret = seed.secret_of(config.pipeline.state_folder / "index")
+    text = json.dumps([sorted(row.key.texts.items()) for row in rows], ensure_ascii=False)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=secret[:64], digest_size=16).hexdigest()
+
+
+def _at_source(row: _Row) -> list[dict[str, Any]]:
+    """Return which sources have the row still, without any of its values."""
+    found = row_at_source.look(row.feeds, row.key.texts, row.sid)
+    return [
+        {"source": one.source, "table": one.table, "rows": len(one.rows), "why_not": one.why_not} for one in found
+    ]
+
+
+__all__ = ["RowAsked", "run"]
