@@ -805,7 +805,7 @@ def source_erase(  # noqa: PLR0913 (its options)
         choice = SourceSelection(database=database, sid=sid)
         receipt = verb.run(loaded, choice, is_sure=is_sure, with_tags=with_tags)
     else:
-        asked = row_erasing.RowAsked(table=table, key=tuple(key or ()), sid=sid, database=database)
+        asked = row_erasing.ErasureRequest(table=table, key=tuple(key or ()), sid=sid, database=database)
         receipt = row_erasing.run(loaded.config, asked, is_sure=is_sure, with_tags=with_tags)
     redact = Redactor(loaded.secrets)
     if as_json:

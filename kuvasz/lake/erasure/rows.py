@@ -112,7 +112,7 @@ class KeyRows:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RejectedRows:
+class MisfitRows:
     """The rejected rows that have a key, of one target; other tables about the lake have none of it by its key."""
 
     target: str
@@ -149,4 +149,4 @@ def _is_of(name: str, sid: str, sources: frozenset[str]) -> bool:
     return source in sources if tenant is None else tenant == sid
 
 
-__all__ = ["AboutRows", "KeyRows", "RejectedRows", "RowsToErase", "SidRows"]
+__all__ = ["AboutRows", "KeyRows", "MisfitRows", "RowsToErase", "SidRows"]

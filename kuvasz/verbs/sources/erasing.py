@@ -89,21 +89,19 @@ def run(
         KuvaszError: It could not be done. It may be begun again, and goes on where it was.
     """
     config = loaded.config
-    tenant = tenant_of(config, choice)
-    asked = {"sid": choice.sid, "database": choice.database}
     if not is_sure:
-        raise _unsure(config, tenant)
+        raise _unsure(config, tenant_of(config, choice))
+    asked = {"sid": choice.sid, "database": choice.database}
     with state_of(config).own("erases rows"):
         journal = Journal(config.pipeline.state_folder, asked)
-        if journal.is_begun:
-            tenant = dataclasses.replace(tenant, databases=tuple(journal.told["databases"]))
+        tenant = _begun(config, journal) if journal.is_begun else tenant_of(config, choice)
         _refuse_others(config, tenant)
         targets = targets_of(config, tenant)
         with erasure.opened(config, session) as work:
             everything = [*targets, *work.about()]
             if not with_tags:
                 work.refuse_names(everything)
-            begin(journal, databases=list(tenant.databases), with_tags=with_tags)
+            begin(journal, sid=tenant.sid, databases=list(tenant.databases), with_tags=with_tags)
             if tenant.mapped:
                 _drop(loaded, choice, journal)
             rows: list[tuple[Target, RowsToErase]] = [
@@ -139,12 +137,25 @@ def tenant_of(config: Config, choice: SourceSelection) -> Tenant:
     known = [group.database for group in config.databases if choice.database in {None, group.database}]
     if not known:
         raise ConfigError(f"the map has no {choice.describe()}", hint="`kuvasz source list` lists its groups")
+    named = [name for name in known if choice.sid.startswith(f"{name}_")]
+    if not chosen and named and choice.database is None:
+        raise ConfigError(
+            f"the map has no {choice.describe()}: is that its name, of which only the rest is in the rows?",
+            hint=f"name its group and its sid: --database {named[0]} --sid {choice.sid.removeprefix(f'{named[0]}_')}",
+        )
     databases = dict.fromkeys(one.group.database for one in chosen) or dict.fromkeys(known)
     return Tenant(
         sid=next(iter(sids), choice.sid) or choice.sid,
         databases=tuple(databases),
         mapped=tuple(one.name for one in chosen),
     )
+
+
+def _begun(config: Config, journal: Journal) -> Tenant:
+    """Return whom an earlier call has begun to erase, whatever the map has of it by now."""
+    sid, databases = journal.told["sid"], tuple(journal.told["databases"])
+    mapped = (one for one in mapped_url.all_of(config) if one.url.sid == sid and one.group.database in databases)
+    return Tenant(sid=sid, databases=databases, mapped=tuple(one.name for one in mapped))
 
 
 def targets_of(config: Config, tenant: Tenant) -> list[Target]:
@@ -206,7 +217,7 @@ def refuse_staged(config: Config) -> None:
     """Refuse to erase where the staged log has anything.
 
     Raises:
-        ConfigError: It has.
+        ConfigError: Something is staged.
     """
     index = log_index(config)
     if index is not None and config.cluster.log is not None and index.objects():
@@ -294,6 +305,8 @@ def render(receipt: dict[str, Any]) -> str:
         lines += _found(table["scan"])
     lines += [_at_source(one) for one in receipt["at_source"]]
     lines += [f"{name}: not looked at, it is none of the map's" for name in receipt["other_tables"]]
+    if not any(table["rows"] for table in receipt["tables"].values()):
+        lines.append("there were no such rows in any table: is it named as the rows have it?")
     lines.append("nothing was found of it any more" if receipt["is_clean"] else "SOMETHING IS LEFT: see above")
     lines.append(f"receipt: {receipt['file']}")
     return "\n".join(lines)

@@ -13,7 +13,7 @@ from kuvasz.errors import ConfigError, place_of
 from kuvasz.index import seed
 from kuvasz.lake.erasure import erasure
 from kuvasz.lake.erasure.journal import Journal
-from kuvasz.lake.erasure.rows import KeyRows, RejectedRows, RowsToErase
+from kuvasz.lake.erasure.rows import KeyRows, MisfitRows, RowsToErase
 from kuvasz.lake.format import schema, table_identity
 from kuvasz.lake.table.notes import PARKED_PREFIX
 from kuvasz.state.store import state_of
@@ -36,7 +36,7 @@ _NAMED: Final = "kuvasz source erase: a row needs its table and its key"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RowAsked:
+class ErasureRequest:
     """What a person asks to be erased."""
 
     table: str | None  #: as a source or the lake calls it
@@ -59,15 +59,15 @@ class _Row:
         fields = (field.name for field in self.key.fields)
         return KeyRows(values=dict(zip(fields, self.key.values, strict=True)))
 
-    def rejected(self) -> RejectedRows:
+    def rejected(self) -> MisfitRows:
         """Return what was rejected of it."""
         mine = None if self.sid is None else frozenset(feed.source.name for feed in self.feeds)
-        return RejectedRows(target=self.target.identifier, texts=self.key.texts, sources=mine)
+        return MisfitRows(target=self.target.identifier, texts=self.key.texts, sources=mine)
 
 
 def run(
     config: Config,
-    asked: RowAsked,
+    asked: ErasureRequest,
     *,
     is_sure: bool,
     with_tags: bool = False,
@@ -111,9 +111,9 @@ def run(
         return erasing.finish(journal, erased, asked.table or "")
 
 
-def _rows(config: Config, asked: RowAsked) -> list[_Row]:
+def _rows(config: Config, asked: ErasureRequest) -> list[_Row]:
     if asked.table is None or not asked.key:
-        raise ConfigError(_NAMED, hint="name both: --table items --key 4711")
+        raise ConfigError(_NAMED, hint="name the table and the key: --table items --key 4711")
     view, found = LakeView(config), []
     for target in config_sources.targets(config):
         feeds = tuple(feed for feed in target.feeds if _is_meant(feed, asked))
@@ -130,12 +130,12 @@ def _rows(config: Config, asked: RowAsked) -> list[_Row]:
     return found
 
 
-def _is_meant(feed: TargetFeed, asked: RowAsked) -> bool:
+def _is_meant(feed: TargetFeed, asked: ErasureRequest) -> bool:
     state = TableState(target=feed.spec.identifier, source=feed.source.name, table=str(feed.spec.table))
     return Selection(table=asked.table, sid=None, database=asked.database).has(state, None, feed.source.database)
 
 
-def _row(target: MappedTarget, feeds: tuple[TargetFeed, ...], table: Table, asked: RowAsked) -> _Row:
+def _row(target: MappedTarget, feeds: tuple[TargetFeed, ...], table: Table, asked: ErasureRequest) -> _Row:
     named = {feed.source.name: feed.source.sid for feed in feeds if feed.spec.schemas is None}
     sid = named.get(asked.sid, asked.sid) if asked.sid is not None and target.has_sid else None
     mine = tuple(feed for feed in feeds if sid is None or feed.spec.schemas is not None or feed.source.sid == sid)
@@ -150,7 +150,7 @@ def _refuse_parked(table: Table, target: MappedTarget) -> None:
     """Refuse a table that has changes in a parking log: none can be taken out of it.
 
     Raises:
-        ConfigError: It has.
+        ConfigError: Changes of it are parked.
     """
     parked = sorted(name.removeprefix(PARKED_PREFIX) for name in table.properties if name.startswith(PARKED_PREFIX))
     if parked:
@@ -184,4 +184,4 @@ def _at_source(row: _Row) -> list[dict[str, Any]]:
     ]
 
 
-__all__ = ["RowAsked", "run"]
+__all__ = ["ErasureRequest", "run"]

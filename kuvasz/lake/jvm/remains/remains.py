@@ -149,7 +149,8 @@ class Remains:
                 while files.hasNext():
                     path = str(files.next().location())
                     found[path.rpartition("/")[2]] = path
-            return found
+            # Some stores list folders, and a catalog of folders says in a file which metadata is the newest.
+            return {name: path for name, path in found.items() if name not in {"", "version-hint.text"}}
 
     def known(self) -> set[str]:
         """Return the names of the files that the table needs as it is now, of each kind."""

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kuvasz.errors import LakeError
-from kuvasz.lake.erasure.rows import AboutRows, KeyRows, RejectedRows, RowsToErase, SidRows
+from kuvasz.lake.erasure.rows import AboutRows, KeyRows, MisfitRows, RowsToErase, SidRows
 from kuvasz.lake.files.files import FileEntry
 
 SOURCES = frozenset({"shop_de"})
@@ -67,7 +67,7 @@ def test_rejected_rows_are_found_by_key(tmp_path: Path, sources: frozenset[str] 
         pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema), tmp_path / "r.parquet"
     )
     told = SimpleNamespace(definition=SimpleNamespace(io_properties={}, schema=SimpleNamespace(arrow=lambda: schema)))
-    mine = RejectedRows(target="shop.items", texts={"a": "7", "b": "x"}, sources=sources)
+    mine = MisfitRows(target="shop.items", texts={"a": "7", "b": "x"}, sources=sources)
     assert mine.in_file(cast("Any", told), f"file://{tmp_path}/r.parquet").tolist() == places
 
 

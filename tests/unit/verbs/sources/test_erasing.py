@@ -43,6 +43,7 @@ def loaded(tmp_path: Path) -> Loaded:
         (SourceSelection(sid="shop_de"), "de", ("shop",), ("shop_de",)),
         (SourceSelection(sid="gone", database="shop"), "gone", ("shop",), ()),
         (SourceSelection(sid="gone"), "gone", ("shop", "stock", "alone"), ()),
+        (SourceSelection(sid="shop_x", database="shop"), "shop_x", ("shop",), ()),
     ],
 )
 def test_who_is_meant(
@@ -58,6 +59,7 @@ def test_who_is_meant(
         (SourceSelection(database="shop"), "which source"),
         (SourceSelection(sid="d*"), "which source"),
         (SourceSelection(sid="de", database="s*"), "which source"),
+        (SourceSelection(sid="shop_gone"), "is that its name"),
         (SourceSelection(sid="alone"), "has no sid of its own"),
         (SourceSelection(sid="de", database="nix"), "the map has no"),
     ],
@@ -72,6 +74,14 @@ def test_targets_are_those_of_its_groups_whether_it_left_or_not(loaded: Loaded) 
         tenant = erasing.Tenant(sid=sid, databases=("shop", "stock"))
         found = {target.name: target.has_sid for target in erasing.targets_of(loaded.config, tenant)}
         assert found == {"kuvasz.items": True, "other.notes": True, "kuvasz.bins": True}
+
+
+def test_a_group_that_is_left_without_sources_has_its_targets_still(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text("map: {writable: true}\ndatabases: [{database: shop, urls: [], tables: {items: }}]\n")
+    tenant = erasing.Tenant(sid="de", databases=("shop",))
+    (target,) = erasing.targets_of(load(file, {}).config, tenant)
+    assert (target.name, target.has_sid) == ("kuvasz.items", True)
 
 
 def test_nothing_is_done_until_somebody_is_sure(loaded: Loaded) -> None:
@@ -112,6 +122,7 @@ def test_a_receipt_says_what_was_done_and_can_be_checked(tmp_path: Path) -> None
     assert "shop.items: 7 rows erased, 3 files removed, 2 snapshots expired\n  cut_a: tag or branch removed" in told
     assert "shop.old: not looked at" in told
     assert "nothing was found" in told
+    assert "no such rows" not in told
 
 
 def test_what_is_left_is_told(tmp_path: Path) -> None:
@@ -128,6 +139,8 @@ def test_what_is_left_is_told(tmp_path: Path) -> None:
         "SOMETHING IS LEFT",
     ):
         assert line in told
+    found["tables"]["shop.items"]["rows"] = 0
+    assert "there were no such rows in any table" in erasing.render(found)
     step = {"error": "no", "hint": None, "source": "shop_de", "what": "slot", "name": "s", "outcome": "left"}
     kept = {**receipt(tmp_path, scan(), is_clean=True), "dropped": {"steps": [step]}}
     assert erasing.exit_code(kept) == 1

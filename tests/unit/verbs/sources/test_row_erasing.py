@@ -7,7 +7,7 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.errors import ConfigError
 from kuvasz.verbs.sources import row_erasing
-from kuvasz.verbs.sources.row_erasing import RowAsked
+from kuvasz.verbs.sources.row_erasing import ErasureRequest
 
 MAP = """\
 lake: {uri: "jdbc:sqlite:catalog.db", warehouse: wh}
@@ -22,13 +22,13 @@ databases:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (RowAsked(table=None, key=("7",)), "a row needs its table and its key"),
-        (RowAsked(table="items", key=()), "a row needs its table and its key"),
-        (RowAsked(table="items", key=("7",)), "the lake has no table 'items' of the map"),
-        (RowAsked(table="nix", key=("7",)), "the lake has no table 'nix' of the map"),
+        (ErasureRequest(table=None, key=("7",)), "a row needs its table and its key"),
+        (ErasureRequest(table="items", key=()), "a row needs its table and its key"),
+        (ErasureRequest(table="items", key=("7",)), "the lake has no table 'items' of the map"),
+        (ErasureRequest(table="nix", key=("7",)), "the lake has no table 'nix' of the map"),
     ],
 )
-def test_nothing_is_done_for_a_row_that_nobody_can_mean(tmp_path: Path, asked: RowAsked, why: str) -> None:
+def test_nothing_is_done_for_a_row_that_nobody_can_mean(tmp_path: Path, asked: ErasureRequest, why: str) -> None:
     file = tmp_path / "map.yaml"
     file.write_text(MAP)
     config = load(file, {}).config
