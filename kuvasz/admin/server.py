@@ -28,6 +28,7 @@ from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.observer import Observer
+from kuvasz.admin.pages.pages import Pages
 from kuvasz.admin.report.report import RunningReport
 from kuvasz.admin.schedules.cut_schedule import CutSchedule
 from kuvasz.admin.schedules.verify_schedule import VerificationSchedule
@@ -102,7 +103,7 @@ async def _observing(server: AdminServer) -> AsyncIterator[None]:
             with server.report.hearing():
                 async with (
                     server.telling(), _beside(server.cut_schedule.run(), "cuts"),
-                    _beside(server.verify_schedule.run(), "verify"),
+                    _beside(server.verify_schedule.run(), "verify"), _beside(server.pages.lags.run(), "lags"),
                 ):  # fmt: skip
                     yield
     finally:
@@ -169,8 +170,10 @@ class AdminServer:
         self.verify_schedule = VerificationSchedule(app)
         callers = Callers(self.token, lambda: app.config.server.tokens, self.live_map.on_secrets)
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
+        self.pages = Pages(self.observer, self.redact, self.report.events_of)
         more = {
             **entries,
+            **self.pages.handlers(),
             **SourceAnswers(app, self.observer, self.live_map, self.redact, looks or {}).handlers(),
             **LookAnswers(self.live_map, looks or {}, self.redact).handlers(),
             "cut": CutRequests(app).answer,

@@ -134,7 +134,7 @@ class Answers:
         page = self._statuses[request[CALLER] is not None]
         return web.Response(body=await page.get(), content_type="application/json")
 
-    def _status_page(self, *, is_trusted: bool) -> Page:
+    def _status_page(self, *, is_trusted: bool) -> Page[bytes]:
         errors = ErrorView(redact=self._redact, is_trusted=is_trusted)
         return Page(lambda: self._observer.show(lambda now: json.dumps(views.status(now, errors)).encode()))
 

@@ -8,6 +8,7 @@ from kuvasz.admin.api.route import ERROR, TOKEN_ANSWERS, Body, BodyField, FieldK
 from kuvasz.admin.api.shapes import ref
 from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
+from kuvasz.admin.pages.page_routes import PAGE_ROUTES
 from kuvasz.admin.sources.source_routes import SOURCE_ROUTES
 from kuvasz.config.model import Role
 
@@ -277,6 +278,7 @@ ROUTES: Final = (
             500: RouteAnswer(about="The lake does not answer: nothing is changed.", schema=ERROR),
         },
     ),
+    *PAGE_ROUTES,
     *SOURCE_ROUTES,
     *ENTRY_ROUTES,
     *LOOK_ROUTES,

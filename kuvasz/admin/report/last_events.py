@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Events that are kept; one has some 300 bytes.
 MOST = 2000
 
+#: Events of one source that are shown.
+MOST_OF_ONE = 50
+
 
 class LastEvents:
     """Keeps events in the form that the lake's table of them has, too. Told from any thread.
@@ -37,6 +40,10 @@ class LastEvents:
     def all(self) -> list[dict[str, Any]]:
         """Return the events, the oldest first, ready for JSON."""
         return [_entry(row) for row in list(self._kept)]
+
+    def of(self, source: str, most: int = MOST_OF_ONE) -> list[dict[str, Any]]:
+        """Return the last events of a source, as `all` does."""
+        return [_entry(row) for row in list(self._kept) if row["source"] == source][-most:]
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -43,6 +43,10 @@ class RunningReport:
     def hearing(self) -> AbstractContextManager[None]:
         """Return what keeps the last events for as long as it is entered."""
         return heard_by(self._events.hear)
+
+    def events_of(self, source: str) -> list[dict[str, Any]]:
+        """Return the last events of a source, the oldest first."""
+        return self._events.of(source)
 
     async def answer(self, _: web.Request) -> web.Response:
         """Answer with status, threads, tasks and the last events."""

@@ -20,6 +20,7 @@ from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 from kuvasz.admin.observer import Observer
+from kuvasz.admin.pages.pages import Pages
 from kuvasz.admin.report.report import RunningReport
 from kuvasz.admin.sources.source_answers import SourceAnswers
 from kuvasz.config.model import Role
@@ -40,7 +41,8 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
         looks = LookAnswers(LiveMap(app), {}, Redactor()).handlers()
         try:
             sources = SourceAnswers(app, observer, LiveMap(app), Redactor(), {}).handlers()
-            more = {**entries, **looks, **sources, "cut": CutRequests(app).answer}
+            pages = Pages(observer, Redactor(), report.events_of).handlers()
+            more = {**entries, **looks, **sources, **pages, "cut": CutRequests(app).answer}
             more["verify"] = VerificationRequests(LiveMap(app), Redactor()).answer
             return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), more).handlers())
         finally:

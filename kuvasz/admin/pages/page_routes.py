@@ -1,0 +1,44 @@
+"""The routes of the pages for people. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kuvasz.admin.api.route import ERROR, Parameter, Route, RouteAnswer
+
+_PAGE: Final = RouteAnswer(about="The page.", schema={"type": "string"}, media="text/html")
+_REFUSED: Final = {400: RouteAnswer(about="What is asked for as `page` is no number.", schema=ERROR)}
+_GONE: Final = {404: RouteAnswer(about="The map has none of this name.", schema=ERROR)}
+
+_LIST: Final = (
+    Parameter(name="q", about="Only what has this text in its name.", schema={"type": "string"}, example="eu"),
+    Parameter(name="page", about="Which hundred of the list.", schema={"type": "integer", "minimum": 1,
+              "maximum": 999_999_999}, example="2"),
+)  # fmt: skip
+
+
+def _named(about: str, example: str) -> Parameter:
+    return Parameter(name="name", about=about, schema={"type": "string"}, example=example, is_in_path=True)
+
+
+#: They need no token, and quote no row. What changes something is asked of the API by a script, with a token.
+PAGE_ROUTES: Final = (
+    Route(
+        name="fleet_page", method="GET", path="/", summary="All of it as a page for people",
+        about="Sources with the worst first, and the lake's tables. Nothing in it is loaded from elsewhere.",
+        parameters=_LIST, answers={200: _PAGE, **_REFUSED},
+    ),
+    Route(
+        name="source_page", method="GET", path="/source/{name}", summary="A source as a page for people",
+        about="Its tables, its lag of the last hour, and what happened to it.",
+        parameters=(_named("What kuvasz calls it.", "shop_eu"), *_LIST), answers={200: _PAGE, **_REFUSED, **_GONE},
+    ),
+    Route(
+        name="table_page", method="GET", path="/table/{name}", summary="A table of the lake as a page for people",
+        about="Its files, and how it stands with each of its sources.",
+        parameters=(_named("Its name in the lake, with its namespace.", "shop.items"), *_LIST),
+        answers={200: _PAGE, **_REFUSED, **_GONE},
+    ),
+)  # fmt: skip
+
+__all__ = ["PAGE_ROUTES"]
