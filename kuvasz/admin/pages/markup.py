@@ -22,7 +22,7 @@ dl.tiles div { border: 1px solid var(--line); border-radius: 6px; padding: .5rem
 dl.tiles dt { opacity: .75; font-size: .85rem } dl.tiles dd { margin: 0; font-size: 1.2rem }
 .wide { overflow-x: auto } table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line) }
-td.number, th.number { text-align: right; white-space: nowrap }
+th { white-space: nowrap } td.number, th.number { text-align: right; white-space: nowrap; padding-right: 1.6rem }
 .bad { color: var(--bad); font-weight: 600 } .warn { color: var(--warn) } .good { color: var(--good) }
 .hint { opacity: .8 } button { font: inherit; margin: 0 .25rem .25rem 0 } input { font: inherit }
 svg { width: 100%; height: 6rem; border: 1px solid var(--line); border-radius: 6px }
@@ -145,7 +145,14 @@ def document(title: str, *body: object) -> str:
     token = element(
         "form",
         element("label", "token ", Markup('<input id="token" type="password" autocomplete="off">')),
-        element("span", "of `server.tokens`, or of server.json in the state folder: for what changes something"),
+        element(
+            "span",
+            "of ",
+            element("code", "server.tokens"),
+            ", or of ",
+            element("code", "server.json"),
+            " in the state folder, for the buttons",
+        ),
         hidden=True,
     )
     head = (

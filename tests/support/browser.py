@@ -1,0 +1,119 @@
+"""A headless browser, by the protocol of its developer tools; `None` where the machine has none."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.support.waiting import PATIENCE_S
+
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+#: In its profile, once it listens: the port, and the path of the browser's own socket.
+_PORT = "DevToolsActivePort"
+
+_ARGUMENTS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--disable-background-networking", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-port=0",
+)  # fmt: skip
+
+
+class BrowserPage:
+    """A page of a browser."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+        self.errors: list[str] = []  #: what the page told its console that is an error, refused by its policy or not
+
+    async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Have the browser do something; dialogs are agreed to meanwhile."""
+        number = next(self._numbers)
+        await self._socket.send_json({"id": number, "method": method, "params": parameters})
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                told = await self._socket.receive_json()
+                if told.get("id") == number:
+                    assert "error" not in told, told
+                    return dict(told["result"])
+                await self._hear(told)
+
+    async def _hear(self, told: dict[str, Any]) -> None:
+        if told.get("method") == "Page.javascriptDialogOpening":
+            agreed = {"id": next(self._numbers), "method": "Page.handleJavaScriptDialog", "params": {"accept": True}}
+            await self._socket.send_json(agreed)
+        if told.get("method") == "Log.entryAdded" and told["params"]["entry"]["level"] == "error":
+            self.errors.append(told["params"]["entry"]["text"])
+        if told.get("method") == "Runtime.exceptionThrown":
+            self.errors.append(str(told["params"]["exceptionDetails"]))
+
+    async def run(self, script: str) -> Any:
+        """Return the value of an expression."""
+        found = await self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    async def until(self, script: str) -> None:
+        """Wait until an expression is true."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not await self.run(script):  # noqa: ASYNC110 (of a browser, which is asked)
+                await asyncio.sleep(0.05)
+
+    async def go(self, url: str) -> None:
+        """Load a page."""
+        await self.ask("Page.navigate", url=url)
+        await self.until(f"document.readyState === 'complete' && location.href === {url!r}")
+
+    async def look(self, width: int, *, is_dark: bool = False) -> None:
+        """Have the window so many pixels wide, and prefer dark colours or light ones."""
+        await self.ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
+        await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def picture(self, file: Path) -> None:
+        """Write what is to be seen as a PNG."""
+        found = await self.ask("Page.captureScreenshot", format="png")
+        await asyncio.to_thread(file.write_bytes, base64.b64decode(found["data"]))
+
+
+@contextlib.asynccontextmanager
+async def browser_page() -> AsyncIterator[BrowserPage]:
+    """A page of a browser that was just started."""
+    assert PROGRAM is not None
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        program = await asyncio.create_subprocess_exec(
+            PROGRAM, *_ARGUMENTS, f"--user-data-dir={profile}", "about:blank",
+            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            async with aiohttp.ClientSession() as client:
+                port = await _port(Path(profile))
+                async with client.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                    (target,) = [one for one in await answer.json() if one["type"] == "page"]
+                async with client.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                    page = BrowserPage(socket)
+                    for domain in ("Page", "Runtime", "Log"):
+                        await page.ask(f"{domain}.enable")
+                    yield page
+        finally:
+            program.kill()
+            await program.wait()
+
+
+async def _port(profile: Path) -> int:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                return int((profile / _PORT).read_text().splitlines()[0])
+            await asyncio.sleep(0.05)
