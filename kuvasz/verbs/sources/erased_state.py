@@ -47,6 +47,7 @@ def forget(config: Config, tables: Mapping[str, Mapping[str, Any]], sources: Col
         return {
             "parked": _parked(config, members, sources),
             "notes": _notes(config, members, sources),
+            "verdicts": _verdicts(config, tables, sources),
             "spooled": clear_spool(config),
             "indexes": drop_indexes(folder, [told["uuid"] for told in tables.values() if "uuid" in told]),
             "catalog": vacuum(config),
@@ -75,11 +76,20 @@ def _notes(config: Config, members: Collection[tuple[str, str]], sources: Collec
     mine = [key for key in store.notes.all() if key in members or names.source_of(key[1]) in sources]
     if mine:
         store.notes.put(dict.fromkeys(mine, Note()))
-    told = [key for key in store.verdicts.all() if key in members or names.source_of(key[1]) in sources]
-    if told:  # an error of a comparison may quote a row
-        store.verdicts.put(dict.fromkeys(told))
     for table, source in members:
         store.witness.drop(table, source)
+    return len(mine)
+
+
+def _verdicts(config: Config, tables: Collection[str], sources: Collection[str]) -> int:
+    """Forget what comparisons found of what is erased: an error may quote a row, whosever comparison it ended."""
+    stored = state_of(config).verdicts
+    mine = [
+        key for key, one in stored.all().items()
+        if names.source_of(key[1]) in sources or (key[0] in tables and one.error)
+    ]  # fmt: skip
+    if mine:
+        stored.put(dict.fromkeys(mine))
     return len(mine)
 
 
