@@ -41,7 +41,7 @@ _log = EventLog(__name__)
 _LOOK_S = 1.0
 
 #: Between two looks, if one takes its time; times as long as that takes.
-_PAUSE_TO_LOOK: Final = 20.0
+_PAUSE_TO_LOOK: Final = 100.0
 
 #: For so long the members of a source's table that were found once will do.
 _MEMBERS_S: Final = 600.0
