@@ -162,7 +162,7 @@ class Stored:
             monkeypatch.setattr(commit_files, f"_{name}", value)
         fresh = commit_files.install(self.handle.classes.jvm)
         assert fresh is not None
-        monkeypatch.setattr(self.handle.classes, "commit_files", fresh)
+        monkeypatch.setattr(self.handle.classes, "_commit_files", fresh)
         self.put_back()
         self.asked()
 
