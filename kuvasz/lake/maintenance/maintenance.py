@@ -73,9 +73,6 @@ class Maintainer:
         state: Path,
     ) -> None:
         self._config = config
-        self._enabled = config.model_copy(
-            update={"enabled": True}
-        )  #: whether any is looked at by itself is asked once
         self._catalog = catalog
         self._jobs = jobs
         self._tables = tables
@@ -159,9 +156,11 @@ class Maintainer:
                 self._visit(table, only_small=True)
 
     def _of(self, table: LakeTable) -> MaintenanceConfig:
-        """Return what the map says of a table: of all, or otherwise for this one."""
-        said = table.target.maintenance
-        return self._config.model_copy(update={"enabled": True, **said}) if said else self._enabled
+        """Return what the map says of a table: of all, or otherwise for this one.
+
+        Whether any is looked at by itself is another question, which `start` asks.
+        """
+        return self._config.model_copy(update={"enabled": True, **table.target.maintenance})
 
     def _visit(self, table: LakeTable, *, only_small: bool = False) -> None:
         """Do what is due. Nothing that fails here may stop anything else."""
