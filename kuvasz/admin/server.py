@@ -99,11 +99,11 @@ async def serve(
 @contextlib.asynccontextmanager
 async def _observing(server: AdminServer) -> AsyncIterator[None]:
     try:
-        async with _beside(_watch(server.observer), "observer"):
+        async with _beside(_watch(server.observer.run()), "observer"):
             with server.report.hearing():
                 async with (
                     server.telling(), _beside(server.cut_schedule.run(), "cuts"),
-                    _beside(server.verify_schedule.run(), "verify"), _beside(server.pages.lags.run(), "lags"),
+                    _beside(server.verify_schedule.run(), "verify"), _beside(_watch(server.pages.lags.run()), "lags"),
                 ):  # fmt: skip
                     yield
     finally:
@@ -132,9 +132,9 @@ def _renewing(tls: Tls | None) -> AbstractAsyncContextManager[None]:
     return contextlib.nullcontext() if tls is None else _beside(tls.run(), "tls")
 
 
-async def _watch(observer: Observer) -> None:
+async def _watch(looking: Coroutine[Any, Any, None]) -> None:
     try:
-        await observer.run()
+        await looking
     except Exception:  # noqa: BLE001 (the owner of the task: who only looks must stop nothing)
         _log.tell(Event.BUG_IN_OBSERVER)
 
