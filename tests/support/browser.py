@@ -63,9 +63,12 @@ class BrowserPage:
         return found["result"].get("value")
 
     async def until(self, script: str) -> None:
-        """Wait until an expression is true."""
+        """Wait until an expression is true; while another page comes it may have no value."""
         async with asyncio.timeout(PATIENCE_S):
-            while not await self.run(script):  # noqa: ASYNC110 (of a browser, which is asked)
+            while True:
+                with contextlib.suppress(AssertionError):
+                    if await self.run(script):
+                        return
                 await asyncio.sleep(0.05)
 
     async def go(self, url: str) -> None:
