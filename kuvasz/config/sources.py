@@ -184,6 +184,17 @@ def resolve(config: Config) -> tuple[Source, ...]:
     return tuple(found)
 
 
+def with_all_tables(config: Config) -> Config:
+    """Return a map in which all tables are `enabled`: of those that are left out the lake has rows all the same."""
+    groups = [
+        group.model_copy(
+            update={"tables": {key: one.model_copy(update={"enabled": True}) for key, one in group.tables.items()}}
+        )
+        for group in config.databases
+    ]
+    return config.model_copy(update={"databases": tuple(groups)})
+
+
 def _commits_with(group: DatabaseConfig) -> str | None:
     return group.database if group.consistency is Consistency.GROUP else None
 

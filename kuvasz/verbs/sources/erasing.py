@@ -159,12 +159,15 @@ def _begun(config: Config, journal: Journal) -> Tenant:
 
 
 def targets_of(config: Config, tenant: Tenant) -> list[Target]:
-    """Return all targets that may have rows of a tenant: those of its groups, as if it were in the map."""
+    """Return all targets that may have rows of a tenant: those of its groups, as if it were in the map.
+
+    Those of tables that are not `enabled` are among them.
+    """
     groups = [
         group.model_copy(update={"urls": (*group.urls, UrlConfig(url=_NOWHERE, sid=tenant.sid))})
         if group.database in tenant.databases and all(url.sid != tenant.sid for url in group.urls)
         else group
-        for group in config.databases
+        for group in config_sources.with_all_tables(config).databases
     ]
     whole = config.model_copy(update={"databases": tuple(groups)})
     found = {

@@ -115,7 +115,7 @@ def _rows(config: Config, asked: ErasureRequest) -> list[_Row]:
     if asked.table is None or not asked.key:
         raise ConfigError(_NAMED, hint="name the table and the key: --table items --key 4711")
     view, found = LakeView(config), []
-    for target in config_sources.targets(config):
+    for target in config_sources.targets(config_sources.with_all_tables(config)):
         feeds = tuple(feed for feed in target.feeds if _is_meant(feed, asked))
         table = view.load(target.identifier) if feeds else None
         if table is not None:

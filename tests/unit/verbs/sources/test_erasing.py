@@ -28,6 +28,9 @@ databases:
 """
 
 
+DE = SourceSelection(sid="de", database="shop")
+
+
 @pytest.fixture
 def loaded(tmp_path: Path) -> Loaded:
     file = tmp_path / "map.yaml"
@@ -51,6 +54,14 @@ def test_who_is_meant(
 ) -> None:
     found = erasing.tenant_of(loaded.config, choice)
     assert (found.sid, found.databases, found.mapped) == (sid, databases, mapped)
+
+
+def test_a_table_that_is_left_out_for_a_while_is_erased_from_as_well(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text(MAP.replace("{items: ,", "{items: {enabled: false},"))
+    config = load(file, {}).config
+    found = {target.name: target.has_sid for target in erasing.targets_of(config, erasing.tenant_of(config, DE))}
+    assert found == {"kuvasz.items": True, "other.notes": True}
 
 
 @pytest.mark.parametrize(
