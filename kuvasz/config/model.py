@@ -695,9 +695,9 @@ class TableConfig(Section):
 
     @property
     def table_location(self) -> str | None:
-        """The location with its scheme, which for a path is ``file://``."""
+        """The location with its scheme, which for a path is ``file://``, without a slash at its end."""
         given = self.location
-        return given if given is None or "://" in given else f"file://{given}".rstrip("/")
+        return given if given is None else (given if "://" in given else f"file://{given}").rstrip("/")
 
     @property
     def removed_partitions(self) -> PartitionRemoved:

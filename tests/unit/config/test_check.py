@@ -340,3 +340,5 @@ def test_two_targets_do_not_lie_in_each_other(tmp_path: Path) -> None:
     tables = "orders: {location: '/a/b'}, items: {location: '/a/b/c'}"
     assert "lies in the location of kuvasz.orders" in refusal(tmp_path, groups(("shop", C, tables)))
     assert faults(tmp_path, groups(("shop", C, tables.replace("b/c", "bc")))) == []
+    tables = "orders: {location: 's3://a/b/'}, items: {location: 's3://a/b/c'}"
+    assert "lies in the location of kuvasz.orders" in refusal(tmp_path, groups(("shop", C, tables)))
