@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kuvasz.config import kinds
+from kuvasz.config import kinds, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,20 +24,29 @@ def next_due(
 ) -> TableKey | None:
     """Return the table that is due longest; None: none is.
 
+    Where an attempt has just come to no end, the other tables of its source wait as long as that one: a server that
+    is silent takes a minute of everybody's time, and is asked once for all of them.
+
     Args:
         tables: Whatever can be compared now.
         verdicts: What earlier comparisons found.
         every_s: For how long one may go without.
         now: Unix seconds.
     """
+    again_s = min(every_s, _AGAIN_S)
+    silent = {
+        names.source_of(source)
+        for (_, source), last in verdicts.items()
+        if last.error and last.tried_at + again_s > now
+    }
 
     def due(key: TableKey) -> float:
         last = verdicts.get(key)
         if last is None:
             return 0.0
-        return last.tried_at + min(every_s, _AGAIN_S) if last.error else last.at + every_s
+        return last.tried_at + again_s if last.error else last.at + every_s
 
-    found = min(((due(key), key) for key in tables), default=None)
+    found = min(((due(key), key) for key in tables if names.source_of(key[1]) not in silent), default=None)
     return None if found is None or found[0] > now else found[1]
 
 

@@ -69,7 +69,7 @@ class VerificationSchedule:
         self._wall = wall
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="verify")
         self._is_over = False
-        self._members: dict[tuple[str, str], tuple[float, list[SourceTableSpec]]] = {}
+        self._members: dict[tuple[str, str], tuple[float, dict[str, SourceTableSpec]]] = {}
         self._map: Config | None = None  #: of which is known by whom its targets are fed
         self._fed_by: dict[str, dict[str, str | None]] = {}
 
@@ -115,16 +115,16 @@ class VerificationSchedule:
         app = self._app
         if self._map is not app.config:
             self._map, self._fed_by = app.config, fed_by(app.config)
-        states, view = app.states.snapshot(), app.view()
+        view = app.view()
         ready = {source.name for source in view.sources if source.state == "streaming"}
         follow = {
             (one.target, one.source)
-            for one in states
+            for one in view.tables
             if one.state is State.STREAMING and one.database in ready and (one.target, one.source) not in view.parked
         }
         held = {name for name in ready if app.progress.held(name)}
         strays = {(target, NOBODY) for target, _ in follow if target in self._fed_by}
-        known = {(one.target, one.source) for one in states} | {(target, NOBODY) for target in self._fed_by}
+        known = {(one.target, one.source) for one in view.tables} | {(target, NOBODY) for target in self._fed_by}
         unready = {source.name for source in view.sources} - ready
         app.verdicts.keep({key for key in app.verdicts.all() if key in known or names.source_of(key[1]) in unready})
         return {key for key in follow if names.source_of(key[1]) not in held} | strays
@@ -165,19 +165,20 @@ class VerificationSchedule:
         for source in config_sources.resolve(config):
             if source.name == names.source_of(name):
                 for spec in source.tables:
-                    if spec.identifier == target:
-                        for one in self._expanded(source, spec):
-                            if source.name_of(one) == name:
-                                return source, one
+                    if spec.identifier == target and (one := self._member(source, spec, name)) is not None:
+                        return source, one
         return None
 
-    def _expanded(self, source: Source, spec: SourceTableSpec) -> list[SourceTableSpec]:
+    def _member(self, source: Source, spec: SourceTableSpec, name: str) -> SourceTableSpec | None:
+        """Return the table of an entry of the map that the lake knows by a name; one may have come just now."""
         if not spec.is_collapse:
-            return [spec]
+            return spec if source.name_of(spec) == name else None
         key, now = (source.name, spec.key), time.monotonic()
-        if key not in self._members or now - self._members[key][0] > _MEMBERS_S:
-            self._members[key] = now, members_of(source, spec)
-        return self._members[key][1]
+        at, known = self._members.get(key, (now - _MEMBERS_S, {}))
+        if now - at >= _MEMBERS_S or name not in known:
+            known = {source.name_of(one): one for one in members_of(source, spec)}
+            self._members[key] = now, known
+        return known.get(name)
 
     def _go_on(self, *_: object) -> None:
         if self._is_over or self._app.phase != "running":

@@ -27,6 +27,14 @@ def test_what_came_to_no_end_is_tried_again_sooner_and_keeps_nobody() -> None:
     assert next_due([A, B], verdicts, 60, 5060) == A
 
 
+def test_a_source_that_fails_is_asked_once_for_all_of_its_tables_and_the_others_go_on() -> None:
+    verdicts = {A: Verdict(error="no answer", tried_at=5000)}
+    assert next_due([A, B, C], verdicts, DAY, 5001) == C
+    verdicts[C] = Verdict(at=5001, tried_at=5001)
+    assert next_due([A, B, C], verdicts, DAY, 8599) is None, "b is of the source that failed"
+    assert next_due([A, B, C], verdicts, DAY, 8600) == B, "and comes first when its time is over"
+
+
 @pytest.mark.parametrize(("share", "pause"), [(100, 0.0), (50, 2.0), (5, 38.0), (1, 198.0)])
 def test_a_share_of_the_time(share: int, pause: float) -> None:
     assert pause_s(2.0, share) == pytest.approx(pause)
