@@ -244,9 +244,7 @@ class CommitStage:
 
     def _note_rejected(self, target: str, changeset: Changeset, found: Sequence[bytes]) -> None:
         """Have what does not fit written down before a position passes it; what is large, a portion at a time."""
-        for some in refused_rows.portions(found):
-            for one in some:
-                changeset.rejected.update(refused_rows.by_source(refused_rows.unpacked(one)))
+        for some in refused_rows.portions(found, changeset.rejected):
             changeset.first.append(functools.partial(self._keep, target, some))
 
     def _keep(self, target: str, some: Sequence[bytes]) -> None:

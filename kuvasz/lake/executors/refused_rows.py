@@ -82,13 +82,20 @@ class RefusedRows:
             self._waiting, self._bytes = [], 0
 
 
-def portions(found: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield packed rows by what is written down at a time."""
+def portions(found: Iterable[bytes], count: collections.Counter[str]) -> Iterator[list[bytes]]:
+    """Yield packed rows by what is written down at a time, and count them.
+
+    Args:
+        found: The rows.
+        count: Source -> how many; added to.
+    """
     some: list[bytes] = []
     size = 0
     for one in found:
+        rows = unpacked(one)
+        count.update(by_source(rows))
         some.append(one)
-        size += unpacked(one).nbytes
+        size += rows.nbytes
         if size > PORTION_BYTES:
             yield some
             some, size = [], 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import pyarrow as pa
 import pytest
 
@@ -50,4 +52,6 @@ def test_no_more_than_a_portion_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     found.flush()
     found.flush()
     assert (kept, found.rows) == ([3, 3, 3, 1], {"eu": 10})
-    assert [len(some) for some in portions(packed(rows("eu")) for _ in range(7))] == [3, 3, 1]
+    count = collections.Counter[str]()
+    assert [len(some) for some in portions((packed(rows("eu")) for _ in range(7)), count)] == [3, 3, 1]
+    assert count == {"eu": 7}
