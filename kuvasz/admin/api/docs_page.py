@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 import re
@@ -13,6 +11,7 @@ from typing import Final
 from kuvasz import __version__
 from kuvasz.admin.api.route import Body, Route, Schema
 from kuvasz.admin.api.shapes import SHAPES
+from kuvasz.admin.pages.markup import headers_of
 
 _STYLE: Final = """
 :root { color-scheme: light dark }
@@ -24,13 +23,7 @@ th, td { text-align: left; vertical-align: top; padding: .25rem .8rem .25rem 0; 
 h2 { margin-top: 2.5rem; border-top: 1px solid #8886; padding-top: 1rem }
 """
 
-#: Names the style by its hash, so that nothing else counts, whatever might get into the page.
-HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-    f" style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+HEADERS: Final = headers_of(_STYLE)
 
 
 def page(routes: Iterable[Route]) -> str:

@@ -63,18 +63,27 @@ setInterval(() => {
 _ELSEWHERE: Final = (("/", "fleet"), ("/api/docs", "API"), ("/metrics", "metrics"), ("/status", "status"))
 
 
+def headers_of(style: str, script: str | None = None) -> dict[str, str]:
+    """Return the headers of a page that brings a style, and perhaps a script, which may ask this server.
+
+    Both are named by their hashes, so that no other counts, whatever might get into the page.
+    """
+    own = "'none'" if script is None else "'self'"
+    policy = (
+        f"default-src 'none'; base-uri 'none'; form-action {own}; frame-ancestors 'none'; style-src {_hash(style)}"
+    )
+    if script is not None:
+        policy += f"; connect-src 'self'; script-src {_hash(script)}"
+    return {
+        "Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"
+    }  # fmt: skip
+
+
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-#: Style and script are named by their hashes, so that no other counts, whatever might get into a page.
-HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
-    f" connect-src 'self'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+HEADERS: Final = {**headers_of(_STYLE, _SCRIPT), "Cache-Control": "no-store"}
 
 
 class Markup(str):
@@ -169,4 +178,16 @@ def document(title: str, *body: object) -> str:
     return f"{head}<body>{joined(body)}{said}{token}{foot}<script>{_SCRIPT}</script></body></html>\n"
 
 
-__all__ = ["HEADERS", "Markup", "button", "document", "element", "escaped", "joined", "link", "table", "tiles"]
+__all__ = [
+    "HEADERS",
+    "Markup",
+    "button",
+    "document",
+    "element",
+    "escaped",
+    "headers_of",
+    "joined",
+    "link",
+    "table",
+    "tiles",
+]
