@@ -138,6 +138,7 @@ class SourceRows:
         position = snapshot.durable_lsn(source, table)
         slot = snapshot.facts[source.name].slot
         error = self._errors.of(table.error)
+        verdict = snapshot.view.verdicts.get((table.target, source.name))
         return {
             "seen_at": _instant(snapshot.now),
             "source": source.name,
@@ -152,6 +153,7 @@ class SourceRows:
             "lag_seconds": snapshot.lag_seconds(source),
             "wal_held_bytes": None if slot is None else slot.retained_bytes,
             "error": self._errors.text(source.error) if error is None else error["message"],
+            "verified_at": None if verdict is None else _instant(verdict.at or None),
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import re
@@ -142,6 +143,26 @@ def test_days_that_are_too_old_go_also_after_a_restart(lake_folder: LakeFolder) 
         lake.about.tell("events", [{"happened_at": now - datetime.timedelta(days=age), "number": age}])
         lake.close()
     assert sorted(row["number"] for row in rows(lake_folder, "events")) == [0, 20]
+
+
+def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(
+    lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    map_ = [{"database": "shop", "urls": [{"url": "postgresql:///none"}], "tables": {"items": None}}]
+    config = lake_folder.config(map_, lake={"about": "_kuvasz"})
+    now = datetime.datetime.now(datetime.UTC)
+    earlier = tuple(
+        dataclasses.replace(one, columns={name: kind for name, kind in one.columns.items() if name != "verified_at"})
+        for one in TABLES
+    )
+    for tables, source in ((earlier, "then"), (TABLES, "now"), (TABLES, "later")):
+        monkeypatch.setattr(lake_about, "TABLES", tables)
+        lake = IcebergLake(config, state_of(config).witness, lake_folder.session)
+        lake.open()
+        lake.about.tell("sources", [{"seen_at": now, "source": source, "verified_at": now}])
+        lake.close()
+    found = {row["source"]: row["verified_at"] for row in rows(lake_folder, "sources")}
+    assert found == {"then": None, "now": now, "later": now}
 
 
 def test_without_the_option_there_is_no_such_table(database: Database, lake_folder: LakeFolder) -> None:

@@ -101,6 +101,7 @@ TABLES: Final = (
             "lag_seconds": LakeType.DOUBLE,
             "wal_held_bytes": LakeType.LONG,
             "error": LakeType.STRING,
+            "verified_at": LakeType.TIMESTAMPTZ,
         },
     ),
     AboutTable(

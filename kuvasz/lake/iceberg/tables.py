@@ -12,6 +12,7 @@ from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.format import layout, source_positions, table_identity
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.lake.format.schema import SID, bounded, wanted
+from kuvasz.lake.format.schema_steps import AddField
 from kuvasz.lake.jvm.jvm_errors import gone
 from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.table import LakeTable
@@ -198,6 +199,12 @@ class Tables:
             }  # fmt: skip
             catalog.ensure_namespace(self._config.lake.about)
             found = catalog.create(target.name, fields, (), layout.wanted(target, fields), properties)
+        made = self._table(found, target)
+        there = made.definition.schema
+        missing = [AddField(field) for field in table.fields() if there.by_name(field.name) is None]
+        if not missing:
+            return made
+        found.schema.change(missing, lambda _: {})  # an earlier version made it
         return self._table(found, target)
 
     # To try again

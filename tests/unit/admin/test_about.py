@@ -18,6 +18,7 @@ from kuvasz.errors import DecodeError, SchemaError
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.memory.lake import MemoryAbout
 from kuvasz.state.tables import State
+from kuvasz.state.verdicts.verdict import Verdict
 from kuvasz.worker.receipts import Receipts
 from tests.support.snapshots import NOW, snapshot
 
@@ -77,7 +78,7 @@ def test_a_source_s_table_is_told_as_the_status_has_it() -> None:
         "seen_at": datetime.datetime.fromtimestamp(NOW, datetime.UTC), "source": "shop_eu", "source_sid": "eu",
         "target": "shop.items", "table_name": "public.items", "state": "streaming", "lsn": "0/500",
         "valid_through": datetime.datetime.fromtimestamp(NOW - 5, datetime.UTC), "rows_applied": 7, "rows_copied": 40,
-        "lag_seconds": 0.0, "wal_held_bytes": 4096, "error": None,
+        "lag_seconds": 0.0, "wal_held_bytes": 4096, "error": None, "verified_at": None,
     }  # fmt: skip
 
 
@@ -89,6 +90,14 @@ def test_only_what_is_new_is_told() -> None:
     (row,) = told_rows.of(snapshot(now=NOW + 30, table={"rows": 8, "state": State.PAUSED}))
     assert (row["state"], row["lsn"], row["valid_through"]) == ("paused", None, None)
     assert told_rows.of(snapshot(now=NOW + 400, table={"rows": 8, "state": State.PAUSED})) == []
+
+
+def test_when_a_table_was_compared_is_told() -> None:
+    told_rows = source_rows()
+    (row,) = told_rows.of(snapshot(verdicts={("shop.items", "shop_eu"): Verdict(tried_at=NOW)}))
+    assert row["verified_at"] is None
+    (row,) = told_rows.of(snapshot(now=NOW + 10, verdicts={("shop.items", "shop_eu"): Verdict(at=NOW)}))
+    assert row["verified_at"] == datetime.datetime.fromtimestamp(NOW, datetime.UTC)
 
 
 def test_a_table_that_is_valid_for_longer_is_told_once_a_minute() -> None:
