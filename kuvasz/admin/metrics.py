@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from kuvasz import __version__
 from kuvasz.admin import exposition, upkeep
-from kuvasz.admin.views import copy_progress
+from kuvasz.admin.views import copy_progress, copy_rows_per_second, copy_seconds_left
 from kuvasz.config.model import MetricsScope
 from kuvasz.state.tables import State, TableState
 
@@ -42,6 +42,8 @@ HELP = {
     "kuvasz_source_state": "1 for the state a source is in, 0 for all others.",
     "kuvasz_table_state": "How many sources have the table in this state.",
     "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages, where least is.",
+    "kuvasz_copy_rows_per_second": "Rows a second of the table's copies, on their average; only while it is copied.",
+    "kuvasz_copy_seconds_left": "How long the table's copy goes on at that speed, where longest is.",
     "kuvasz_parked_bytes": "Changes of a table that does not follow, kept in the state folder; 0 if there are none.",
     "kuvasz_parked_since_timestamp_seconds": "Unix time of the first parked change; only while some are parked.",
     "kuvasz_rows": "Row changes applied to the lake since the start: what the source did, of any table type.",
@@ -89,17 +91,18 @@ class Metrics:
 
     def render(self, snapshot: Snapshot) -> bytes:
         """Return the page."""
-        made = [*_of_process(snapshot), *_of_log(snapshot), *_of_sources(snapshot), *self._of_tables(snapshot.view)]
+        made = [*_of_process(snapshot), *_of_log(snapshot), *_of_sources(snapshot), *self._of_tables(snapshot)]
         made += upkeep.metrics(snapshot.view.upkeep)
         return "".join(made).encode(errors="backslashreplace") + generate_latest(self._registry)
 
-    def _of_tables(self, view: View) -> Iterator[str]:
+    def _of_tables(self, snapshot: Snapshot) -> Iterator[str]:
+        tables = snapshot.view.tables
         if self._scope is MetricsScope.PER_SOURCE:
-            return _of_tables(("source", "table"), {(one.database, one.label): [one] for one in view.tables}, view)
+            return _of_tables(("source", "table"), {(one.database, one.label): [one] for one in tables}, snapshot)
         groups: dict[tuple[str, ...], list[TableState]] = {}
-        for one in view.tables:
+        for one in tables:
             groups.setdefault((one.target,), []).append(one)
-        return _of_tables(("table",), groups, view)
+        return _of_tables(("table",), groups, snapshot)
 
 
 def of_standby() -> bytes:
@@ -165,15 +168,16 @@ def _of_sources(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _of_tables(
-    labels: tuple[str, ...], groups: Mapping[tuple[str, ...], Sequence[TableState]], view: View
+    labels: tuple[str, ...], groups: Mapping[tuple[str, ...], Sequence[TableState]], snapshot: Snapshot
 ) -> Iterator[str]:
     """Yield the metrics of tables.
 
     Args:
         labels: Names.
         groups: Their values -> what they are of.
-        view: Has what is parked.
+        snapshot: Has what is parked.
     """
+    view = snapshot.view
     parked = {key: found for key, tables in groups.items() if (found := _parked(tables, view))}
     yield _gauge("kuvasz_table_state", (*labels, "state"), _states(groups))
     yield _gauge(
@@ -181,6 +185,7 @@ def _of_tables(
         [(key, min((part for one in tables if (part := copy_progress(one)) is not None), default=None))
          for key, tables in groups.items()],
     )  # fmt: skip
+    yield from _copies(labels, groups, snapshot.clock)
     yield _gauge(
         "kuvasz_parked_bytes", labels, [(key, sum(one.bytes for one in parked.get(key, ()))) for key in groups]
     )
@@ -196,6 +201,17 @@ def _of_tables(
     yield _counter(
         "kuvasz_rejected_rows", labels, [(key, sum(one.rejected for one in found)) for key, found in groups.items()]
     )
+
+
+def _copies(
+    labels: tuple[str, ...], groups: Mapping[tuple[str, ...], Sequence[TableState]], clock: float
+) -> Iterator[str]:
+    rates = {key: [found for one in tables if (found := copy_rows_per_second(one, clock)) is not None]
+             for key, tables in groups.items()}  # fmt: skip
+    left = {key: [found for one in tables if (found := copy_seconds_left(one, clock)) is not None]
+            for key, tables in groups.items()}  # fmt: skip
+    yield _gauge("kuvasz_copy_rows_per_second", labels, [(key, sum(found)) for key, found in rates.items() if found])
+    yield _gauge("kuvasz_copy_seconds_left", labels, [(key, max(found)) for key, found in left.items() if found])
 
 
 def _verdicts(

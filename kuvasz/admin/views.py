@@ -194,6 +194,8 @@ def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: Er
         "copied_rows": table.copied_rows,
         "rejected_rows": table.rejected,
         "copy_progress": _rounded(copy_progress(table)),
+        "copy_rows_per_second": _rounded(copy_rows_per_second(table, snapshot.clock)),
+        "copy_seconds_left": _rounded(copy_seconds_left(table, snapshot.clock)),
         "commits": table.commits,
         "last_commit_seconds": _rounded(table.last_commit_seconds),
         "newest_change_at": _instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)
@@ -235,6 +237,29 @@ def _parked(parked: ParkedView | None) -> dict[str, Any] | None:
 def copy_progress(table: TableState) -> float | None:
     """Return the part of a table's copy that is done, 0 to 1; None if it was not copied since the start."""
     return None if not table.copy_total else min(1.0, table.copy_done / table.copy_total)
+
+
+def copy_rows_per_second(table: TableState, clock: float) -> float | None:
+    """Return how fast a table is copied, on the average of its copy; None if it is not, or no part of it is done.
+
+    Args:
+        table: The table.
+        clock: Monotonic seconds of the moment.
+    """
+    elapsed_s = _copying_s(table, clock)
+    return None if elapsed_s is None else table.copied_rows / elapsed_s
+
+
+def copy_seconds_left(table: TableState, clock: float) -> float | None:
+    """Return how long a table's copy goes on as fast as it was on the average; see `copy_rows_per_second`."""
+    elapsed_s = _copying_s(table, clock)
+    return None if elapsed_s is None else elapsed_s * max(0, table.copy_total - table.copy_done) / table.copy_done
+
+
+def _copying_s(table: TableState, clock: float) -> float | None:
+    """Return how long a copy is under way of which a part is done: nothing can be said of another one."""
+    is_known = table.state is State.COPYING and table.copy_began and table.copy_done
+    return max(clock - table.copy_began, 0.001) if is_known else None
 
 
 def _at(clock_s: float | None, snapshot: Snapshot) -> str | None:

@@ -70,6 +70,7 @@ class TableState:
     copied_rows: int = 0
     copy_done: int = 0  #: ranges
     copy_total: int = 0
+    copy_began: float = 0.0  #: monotonic seconds, as if it had not paused since; 0: nothing is said of its speed
     commits: int = 0
     last_commit_us: int = 0  #: newest source commit time applied, µs since 2000-01-01 UTC
     last_commit_seconds: float = 0.0  #: what the last Iceberg commit took

@@ -441,13 +441,23 @@ def _tables(tables: list[dict[str, Any]]) -> Table:
             f"  {table['table']}",
             table["target"],
             Text(table["state"], style=_STYLES.get(table["state"], "")),
-            f"{copied:.0%}, {table['copied_rows']:,} rows" if is_copying else f"{table['rows']:,} changes",
+            f"{copied:.0%}, {table['copied_rows']:,} rows{_speed(table)}"
+            if is_copying
+            else f"{table['rows']:,} changes",
             "" if table["newest_change_at"] is None else f"newest {table['newest_change_at'][:19]}Z",
             _parked(table["parked"]),
             f"{table['rejected_rows']:,} rejected" if table.get("rejected_rows") else "",
             _differing(table.get("verified")),
         )
     return grid
+
+
+def _speed(table: dict[str, Any]) -> str:
+    """Say how fast a copy is, and how long it goes on at that speed."""
+    rate, left = table.get("copy_rows_per_second"), table.get("copy_seconds_left")
+    if rate is None or left is None:
+        return ""
+    return f", {rate:,.0f}/s, {datetime.timedelta(seconds=round(left))} left"
 
 
 def _differing(verified: dict[str, Any] | None) -> str:

@@ -14,9 +14,12 @@ from kuvasz.lake.copies.turns import CopyTurns
 from kuvasz.model import TableName
 from kuvasz.source.conninfo import conninfo
 from kuvasz.source.snapshot import CopyRange
-from tests.support.lake import LakeFolder, Pipeline, group
+from kuvasz.sync.tables import copies
+from tests.support.lake import LakeFolder, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
+from tests.support.served import ServedPipeline
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
@@ -59,16 +62,32 @@ def test_all_sessions_together_keep_to_the_rate(database: Database, rate: int, p
 
 
 @pytest.mark.spark
-def test_tables_that_are_copied_side_by_side_share_the_rate(database: Database, lake_folder: LakeFolder) -> None:
+def test_tables_that_are_copied_side_by_side_share_the_rate(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And `/status` says while it lasts how fast each is copied, and how long it takes still."""
+    monkeypatch.setattr(copies, "_RANGE_BYTES", 8 * 8192)
     tables = {}
     for name in ("first", "second"):
         database.execute(f"CREATE TABLE {name} AS SELECT i AS id FROM generate_series(1, 10000) i")
         database.execute(f"ALTER TABLE {name} ADD PRIMARY KEY (id)")
         tables[name] = None
     config = lake_folder.config(group({None: database}, tables), copy_rows_per_second=5000)
+    server = config.server.model_copy(update={"address": "127.0.0.1:0"})
+    config = config.model_copy(update={"server": server})
     begin = time.monotonic()
-    with Pipeline(config, lake_folder) as pipeline:
-        pipeline.wait_streaming()
+    seen: list[tuple[float, float]] = []
+
+    def look() -> bool:
+        shown = pipeline.status()["tables"]
+        seen.extend((one["copy_rows_per_second"], one["copy_seconds_left"])
+                    for one in shown if one["copy_seconds_left"])  # fmt: skip
+        return all(one["state"] == "streaming" for one in shown) and len(shown) == len(tables)
+
+    with ServedPipeline(config, lake_folder) as pipeline:
+        wait_until(look, "all is copied")
+        assert seen
+        assert all(0 < rate <= 1.15 * 5000 and left > 0 for rate, left in seen), seen
         assert 20_000 / (time.monotonic() - begin) <= 1.15 * 5000
         for name in tables:
             pipeline.assert_equal(name, source_rows(database.url, name))

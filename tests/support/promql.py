@@ -16,8 +16,9 @@ from kuvasz.admin.metrics import Metrics
 from kuvasz.config.model import MetricsScope
 from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt, Upkeep
+from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
-from tests.support.snapshots import NOW, SLOT, STAGED, snapshot
+from tests.support.snapshots import CLOCK, NOW, SLOT, STAGED, snapshot
 
 #: What Prometheus says of a target by itself, and gives each of its samples.
 OF_PROMETHEUS = "up"
@@ -100,6 +101,7 @@ def rendered(scope: MetricsScope) -> str:
     )  # fmt: skip
     moment = snapshot(
         facts={"slot": dataclasses.replace(SLOT, safe_bytes=1 << 30)},
+        table={"state": State.COPYING, "copy_began": CLOCK - 20, "copy_done": 1},
         parked={("shop.items", "shop_eu"): ParkedView(bytes=700, since=NOW - 60, first_lsn=0x400, is_full=False)},
         staged=STAGED,
         verdicts={("shop.items", "shop_eu"): Verdict(at=NOW - 60, lsn="0/400", rows=7, tried_at=NOW - 60)},

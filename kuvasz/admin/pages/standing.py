@@ -99,7 +99,9 @@ def progress(table: Told) -> str:
     """Return how far a copy is, or how many changes came."""
     done = table["copy_progress"]
     if table["state"] == "copying" and done is not None:
-        return f"{done:.0%}, {table['copied_rows']:,} rows"
+        left = table["copy_seconds_left"]
+        rest = "" if left is None else f", {figures.seconds(left)} left"
+        return f"{done:.0%}, {table['copied_rows']:,} rows{rest}"
     return f"{table['rows']:,}"
 
 

@@ -253,7 +253,7 @@ class Copies:
             sessions=under.sessions if is_small(table) else None,
         )  # fmt: skip
         begin = time.monotonic()
-        self._source_tables.note(spec, copy_total=len(ranges), copy_done=0)
+        self._source_tables.note(spec, copy_total=len(ranges), copy_done=0, copy_began=begin)
         progress = self._progress(spec, len(ranges), abandoned, taken)
         position = SourcePosition(
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
@@ -356,6 +356,7 @@ class Copies:
         on_read: Callable[[], None],
     ) -> None:
         feed = feed_of(self._source, spec)
+        self._source_tables.note(spec, copy_began=0.0)  # it counts tasks of several kinds, one kind after another
 
         def tell(phase: str, done: int, total: int) -> None:
             del phase

@@ -14,7 +14,7 @@ from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
-from tests.support.snapshots import NOW, STAGED, snapshot
+from tests.support.snapshots import CLOCK, NOW, STAGED, snapshot
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -93,6 +93,21 @@ def test_a_table_is_counted_for_all_of_its_sources_together() -> None:
     assert found["kuvasz_parked_since_timestamp_seconds"] == {items: NOW - 90}
     assert found["kuvasz_copied_rows_total"] == {items: 120.0, other: 40.0}
     assert found["kuvasz_rows_total"][(("op", "insert"), *items)] == 12.0
+
+
+def test_copies_of_one_table_add_up_and_the_longest_counts() -> None:
+    copying = {"state": State.COPYING, "copy_began": CLOCK - 20, "copied_rows": 3000, "copy_done": 1, "copy_total": 4}
+    good = snapshot(table=copying)
+    (one,) = good.view.tables
+    others = [dataclasses.replace(one, source="shop_us", copy_done=3, copied_rows=9000),
+              dataclasses.replace(one, source="shop_ap", copy_done=0),
+              dataclasses.replace(one, target="shop.others", state=State.STREAMING)]  # fmt: skip
+    both = dataclasses.replace(good, view=dataclasses.replace(good.view, tables=(one, *others)))
+    found = families(both, Metrics())
+    items = (("table", "shop.items"),)
+    assert found["kuvasz_copy_rows_per_second"] == {items: 600.0}
+    assert found["kuvasz_copy_seconds_left"] == {items: 60.0}
+    assert "kuvasz_copy_seconds_left" not in families(snapshot())
 
 
 def test_what_comparisons_found_is_told_of_the_oldest_and_with_rows_of_nobody() -> None:

@@ -42,7 +42,7 @@ def test_status_of_a_good_day() -> None:
         "table": "public.items", "mapped_as": None, "target": "shop.items", "tenant": None, "state": "streaming",
         "since": "2023-11-14T22:12:20.000+00:00", "error": None, "retry_at": None,
         "is_resync_due": False, "why_copy": None, "waits_for": None, "rows": 7, "copied_rows": 40, "rejected_rows": 0,
-        "copy_progress": 1.0,
+        "copy_progress": 1.0, "copy_rows_per_second": None, "copy_seconds_left": None,
         "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
         "durable_lsn": "0/500", "valid_through": "2023-11-14T22:13:15.000+00:00", "parked": None,
         "verified": None,
@@ -194,6 +194,21 @@ def test_not_ready_before_and_after() -> None:
 def test_copy_progress_is_unknown_without_a_copy() -> None:
     (table,) = snapshot(table={"copy_total": 0, "copy_done": 0}).view.tables
     assert views.copy_progress(table) is None
+
+
+def test_a_running_copy_says_how_fast_it_is_and_how_long_it_goes_on() -> None:
+    copying = {"state": State.COPYING, "copy_began": CLOCK - 20, "copied_rows": 3000, "copy_done": 1, "copy_total": 4}
+    ((one,),) = [found["tables"] for found in views.status(snapshot(table=copying))["sources"]]
+    assert (one["copy_rows_per_second"], one["copy_seconds_left"]) == (150.0, 60.0)
+
+
+@pytest.mark.parametrize("facts", [
+    {"state": State.STREAMING}, {"copy_done": 0}, {"copy_began": 0.0},
+])  # fmt: skip
+def test_nothing_is_said_of_the_speed_of_no_copy(facts: dict[str, object]) -> None:
+    copying = {"state": State.COPYING, "copy_began": CLOCK - 20, "copied_rows": 3000, "copy_done": 1, "copy_total": 4}
+    ((one,),) = [found["tables"] for found in views.status(snapshot(table=copying | facts))["sources"]]
+    assert (one["copy_rows_per_second"], one["copy_seconds_left"]) == (None, None)
 
 
 def test_errors_tell_of_the_next_attempt() -> None:

@@ -176,7 +176,18 @@ def test_a_person_sees_sources_and_tables() -> None:
     parked = {"bytes": 5120, "since": "2026-01-02T03:04:05.5Z", "is_full": True}
     assert (
         shown(
-            source(table(), table(state="copying", copy_progress=0.25, copied_rows=3000, parked=parked), slot=slot),
+            source(
+                table(),
+                table(
+                    state="copying",
+                    copy_progress=0.25,
+                    copied_rows=3000,
+                    parked=parked,
+                    copy_rows_per_second=150.4,
+                    copy_seconds_left=60.0,
+                ),
+                slot=slot,
+            ),
             source(lag_seconds=None, lag_bytes=None),
         )
         == """\
@@ -185,8 +196,8 @@ kuvasz 0.1.0, running since 2026-01-01T00:00:00Z, 0 B of 1.0 GB waiting
 shop_eu streaming 0.0 s behind, 0 B of WAL, confirmed 0/10, slot keeps 4.0 kB (reserved, 2.0 kB before it is lost: \
 0:01:30 at this rate)
 public.items shop.items streaming 1,200 changes
-public.items shop.items copying 25%, 3,000 rows 5.0 kB parked since 2026-01-02T03:04:05Z, full: the source keeps the \
-rest
+public.items shop.items copying 25%, 3,000 rows, 150/s, 0:01:00 left 5.0 kB parked since 2026-01-02T03:04:05Z, full: \
+the source keeps the rest
 
 shop_eu streaming lag unknown, confirmed 0/10
 """
