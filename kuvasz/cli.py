@@ -790,6 +790,10 @@ def source_erase(  # noqa: PLR0913 (its options)
     with_tags: Annotated[
         bool, typer.Option("--with-tags", help="Remove tags and branches that hold older snapshots; else: refuse.")
     ] = False,
+    sign_with: Annotated[
+        Path | None,
+        typer.Option("--sign-with", help="A private key (Ed25519, PEM) to sign the receipt.", show_default=False),
+    ] = None,
     is_sure: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
     config: ConfigOption = None,
     settings: SetOption = None,
@@ -797,16 +801,18 @@ def source_erase(  # noqa: PLR0913 (its options)
 ) -> None:
     """Remove a tenant's rows, or one row, for good while kuvasz is stopped, with a receipt; exit 1 if any is left."""
     from kuvasz.admin.sources.mapped_url import SourceSelection
+    from kuvasz.lake.java.signing_key import SigningKey
     from kuvasz.verbs.sources import erasing as verb
     from kuvasz.verbs.sources import row_erasing
 
     loaded = _loaded(context, config, settings)
+    key_file = None if sign_with is None else SigningKey.read(sign_with)
     if table is None and not key:
         choice = SourceSelection(database=database, sid=sid)
-        receipt = verb.run(loaded, choice, is_sure=is_sure, with_tags=with_tags)
+        receipt = verb.run(loaded, choice, is_sure=is_sure, with_tags=with_tags, signs_with=key_file)
     else:
         asked = row_erasing.ErasureRequest(table=table, key=tuple(key or ()), sid=sid, database=database)
-        receipt = row_erasing.run(loaded.config, asked, is_sure=is_sure, with_tags=with_tags)
+        receipt = row_erasing.run(loaded.config, asked, is_sure=is_sure, with_tags=with_tags, signs_with=key_file)
     redact = Redactor(loaded.secrets)
     if as_json:
         _print_json(receipt, redact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime
 import json
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, x25519
 from pyiceberg.catalog import load_catalog
 
 from kuvasz import failpoints
@@ -22,6 +25,7 @@ from kuvasz.config import load
 from kuvasz.errors import ConfigError, LakeError, StateTaken
 from kuvasz.lake.about import about
 from kuvasz.lake.iceberg.engine import spool_folder
+from kuvasz.lake.java.signing_key import SigningKey
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.state.store import state_of
 from kuvasz.state.verdicts.verdict import Verdict
@@ -153,9 +157,12 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     with pytest.raises(ConfigError, match=r"shop\.items: cut_month"):
         world.erase()
     assert world.rows("fr") == others, "nothing was done"
+    with pytest.raises(ConfigError, match="not a key of Ed25519"):
+        world.erase(with_tags=True, signs_with=key_in(world.lake.folder, x25519.X25519PrivateKey.generate()))
     assert "de" in (world.lake.folder / "map.yaml").read_text()
 
-    receipt = world.erase(with_tags=True)
+    private = ed25519.Ed25519PrivateKey.generate()
+    receipt = world.erase(with_tags=True, signs_with=key_in(world.lake.folder, private))
     assert erasing.exit_code(receipt) == 0, receipt
     assert receipt["dropped"]["sources"] == ["shop_de"]
     assert receipt["tables"]["shop.items"]["dropped_names"] == ["cut_month"]
@@ -163,7 +170,9 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     assert all(receipt["tables"][f"shop.{name}"]["snapshots_expired"] > 1 for name in TABLES)
     assert receipt["tables"]["_kuvasz.events"]["rows"] == 1
     assert world.events() == ["Mirabelle is no date"]
-    assert receipt["sha256"] == erasing.digest(json.loads(Path(receipt["file"]).read_text()))
+    kept = json.loads(Path(receipt["file"]).read_text())
+    assert kept["sha256"] == erasing.digest(kept)
+    private.public_key().verify(base64.b64decode(kept["signature"]["base64"]), kept["sha256"].encode())
     assert world.holding(PLANTED) == []
     assert list(state_of(world.config).verdicts.all()) == [("shop.items", "shop_fr")]
     assert world.rows("fr") == others
@@ -184,6 +193,15 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     assert world.table("shop.bag").scan(row_filter="a == 4").count() == 0
     assert len(world.rows("fr")["prices"]) == len(others["prices"]) + 4
     check_row(world)
+
+
+def key_in(folder: Path, private: ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey) -> SigningKey:
+    """Return a key as a person has it in a file."""
+    file = folder / "erasures.pem"
+    file.write_bytes(private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ))  # fmt: skip
+    return SigningKey.read(file)
 
 
 def check_row(world: World) -> None:

@@ -28,15 +28,15 @@ ORDINARY = frozenset(
     open operations option options order ordering origin orphans other out outcome output own ownership page
     parameter park parking part partition partitions parts pause pg pipeline plain plan planning policy position
     postgres preflight preparation problem progress projecting projection publication publications put query range
-    rates read reader readers reading recovery redactor refused rejoin relation relax removal removed rename renamed
-    renames repair replaced replay replaying replica replication report request requests reset retry rewrite
-    rights role round row rows rule run running schedule schema scope secret section seen selection sent server
-    session setting settings setup severity share shared show shutdown signal slice slot snapshot source spark
-    spec sqlite stage start state states status stderr step store stored stream stuck summarize swapped sync
-    system table tables taken taking task text thread time timeline tls to token too track transaction
-    transactions transform truncate truncated truncation type unclear under undurable unique unknown unlogged
-    unwritten up upstream url value variable vector verb verification versions view waiting wake warm watch
-    watches way when widen window worker write writer writing written
+    rates read reader readers reading recovery redactor refused rejoin relation relax removal removed rename
+    renamed renames repair replaced replay replaying replica replication report request requests reset retry
+    rewrite rights role round row rows rule run running schedule schema scope secret section seen selection sent
+    server session setting settings setup severity share shared show shutdown signal signing slice slot snapshot
+    source spark spec sqlite stage start state states status stderr step store stored stream stuck summarize
+    swapped sync system table tables taken taking task text thread time timeline tls to token too track
+    transaction transactions transform truncate truncated truncation type unclear under undurable unique unknown
+    unlogged unwritten up upstream url value variable vector verb verification versions view waiting wake warm
+    watch watches way when widen window worker write writer writing written
     """.split()  # noqa: SIM905 (read as a text)
 )
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.lake.erasure.journal import Journal
     from kuvasz.lake.erasure.rows import RowsToErase
+    from kuvasz.lake.java.signing_key import SigningKey
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
     from kuvasz.ports import Target
 
@@ -81,6 +82,14 @@ class Erasure:
                 f"tags and branches hold older snapshots, with the rows that are to go: {'; '.join(named)}",
                 hint="--with-tags removes them; cuts are such tags. Without it nothing is done",
             )
+
+    def sign(self, key: SigningKey, text: str) -> str:
+        """Return the signature of a text, in base64.
+
+        Raises:
+            ConfigError: The key is of a kind that cannot.
+        """
+        return key.sign(self._session, text)
 
     def run(self, rows: Sequence[tuple[Target, RowsToErase]], journal: Journal) -> None:
         """Erase rows from tables; those that the lake does not have are passed over.

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from kuvasz.config.load import Loaded
     from kuvasz.config.model import Config
+    from kuvasz.lake.erasure.erasure import Erasure
+    from kuvasz.lake.java.signing_key import SigningKey
     from kuvasz.ports import Target
 
 #: What the receipt is, for whoever reads it years later.
@@ -66,12 +68,36 @@ class Tenant:
         return f"source {self.sid!r} of {', '.join(self.databases)}"
 
 
+class Seal:
+    """What stands below a receipt: a signature, if somebody gave a key.
+
+    Args:
+        work: Its JVM signs, which outlives the session.
+        key: None: nobody signs.
+
+    Raises:
+        ConfigError: The key cannot sign.
+    """
+
+    def __init__(self, work: Erasure, key: SigningKey | None) -> None:
+        self._work = work
+        self._key = key
+        self.of("")  # before anything is done
+
+    def of(self, digest: str) -> dict[str, Any]:
+        """Return what is added to a receipt of this digest."""
+        if self._key is None:
+            return {}
+        return {"signature": {"algorithm": "Ed25519", "of": "sha256", "base64": self._work.sign(self._key, digest)}}
+
+
 def run(
     loaded: Loaded,
     choice: SourceSelection,
     *,
     is_sure: bool,
     with_tags: bool = False,
+    signs_with: SigningKey | None = None,
     session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
 ) -> dict[str, Any]:
     """Erase all rows of a sid, after its sources left the map, and return the receipt.
@@ -81,10 +107,11 @@ def run(
         choice: Which sid, and of which group.
         is_sure: Without it nothing is done.
         with_tags: Tags and branches that hold older snapshots go as well; else they are refused.
+        signs_with: Signs the receipt; None: it is not signed.
         session: A running Spark; started and stopped otherwise.
 
     Raises:
-        ConfigError: Nobody is sure, or something stands against it: nothing is changed.
+        ConfigError: Nobody is sure, the key cannot sign, or something stands against it: nothing is changed.
         StateTaken: A kuvasz runs.
         KuvaszError: It could not be done. It may be begun again, and goes on where it was.
     """
@@ -98,6 +125,7 @@ def run(
         _refuse_others(config, tenant)
         targets = targets_of(config, tenant)
         with erasure.opened(config, session) as work:
+            seal = Seal(work, signs_with)
             everything = [*targets, *work.about()]
             if not with_tags:
                 work.refuse_names(everything)
@@ -111,7 +139,7 @@ def run(
             work.run(rows, journal)
             journal.told["other_tables"] = work.others(targets)
         journal.told["outside"] = erased_state.forget(config, journal.told.get("tables", {}), tenant.sources)
-        return finish(journal, {"sid": tenant.sid, "databases": list(tenant.databases)}, tenant.sid)
+        return finish(journal, {"sid": tenant.sid, "databases": list(tenant.databases)}, tenant.sid, seal)
 
 
 # What is meant
@@ -246,7 +274,7 @@ def _drop(loaded: Loaded, choice: SourceSelection, journal: Journal) -> None:
     journal.save()
 
 
-def finish(journal: Journal, erased: dict[str, Any], name: str) -> dict[str, Any]:
+def finish(journal: Journal, erased: dict[str, Any], name: str, seal: Seal) -> dict[str, Any]:
     """Make the receipt of an erasure whose work is done, keep it, and return it with where it is."""
     told = journal.told
     tables = {
@@ -270,6 +298,7 @@ def finish(journal: Journal, erased: dict[str, Any], name: str) -> dict[str, Any
         "is_clean": all(table["is_clean"] for table in tables.values()),
     }
     receipt["sha256"] = digest(receipt)
+    receipt |= seal.of(receipt["sha256"])
     safe = "".join(letter if letter.isalnum() else "_" for letter in name)[:40]
     when = receipt["ended_at"].translate({ord(letter): None for letter in "-:"})[:15]
     path: Path = journal.finish(receipt, f"receipt-{when}-{safe}-{journal.id}")
@@ -277,8 +306,8 @@ def finish(journal: Journal, erased: dict[str, Any], name: str) -> dict[str, Any
 
 
 def digest(receipt: dict[str, Any]) -> str:
-    """Return the SHA-256 of a receipt without its own: of its JSON with sorted keys and without blanks."""
-    bare = {key: value for key, value in receipt.items() if key not in {"sha256", "file"}}
+    """Return the SHA-256 of a receipt without its own and its signature: of its JSON, keys sorted, without blanks."""
+    bare = {key: value for key, value in receipt.items() if key not in {"sha256", "signature", "file"}}
     text = json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -335,5 +364,6 @@ def _found(scan: dict[str, Any]) -> Sequence[str]:
 
 
 __all__ = [
-    "Tenant", "begin", "digest", "exit_code", "finish", "refuse_staged", "render", "run", "targets_of", "tenant_of",
+    "Seal", "Tenant", "begin", "digest", "exit_code", "finish", "refuse_staged", "render", "run", "targets_of",
+    "tenant_of",
 ]  # fmt: skip

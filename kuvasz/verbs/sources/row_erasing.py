@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kuvasz.config.model import Config
     from kuvasz.config.sources import MappedTarget, TargetFeed
+    from kuvasz.lake.java.signing_key import SigningKey
     from kuvasz.verbs.lake.row_key import RowKey
 
 _NAMED: Final = "kuvasz source erase: a row needs its table and its key"
@@ -71,6 +72,7 @@ def run(
     *,
     is_sure: bool,
     with_tags: bool = False,
+    signs_with: SigningKey | None = None,
     session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
 ) -> dict[str, Any]:
     """Erase a row from the targets of one table, and return the receipt.
@@ -80,6 +82,7 @@ def run(
         asked: Which row.
         is_sure: Without it nothing is done.
         with_tags: Tags and branches that hold older snapshots go as well; else they are refused.
+        signs_with: Signs the receipt; None: it is not signed.
         session: A running Spark; started and stopped otherwise.
 
     Raises:
@@ -96,6 +99,7 @@ def run(
         journal = Journal(config.pipeline.state_folder, {"table": asked.table, "sid": asked.sid,
                                                          "key": _digest(config, rows)})  # fmt: skip
         with erasure.opened(config, session) as work:
+            seal = erasing.Seal(work, signs_with)
             rejects = work.rejects()
             if not with_tags:
                 work.refuse_names([*targets, *rejects])
@@ -108,7 +112,7 @@ def run(
         journal.told["at_source"] = [one for row in rows for one in _at_source(row)]
         journal.told["outside"] = erased_state.forget(config, journal.told.get("tables", {}), ())
         erased = {"table": asked.table, "sid": asked.sid, "key_columns": list(rows[0].key.texts), "key": journal.id}
-        return erasing.finish(journal, erased, asked.table or "")
+        return erasing.finish(journal, erased, asked.table or "", seal)
 
 
 def _rows(config: Config, asked: ErasureRequest) -> list[_Row]:

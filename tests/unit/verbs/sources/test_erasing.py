@@ -119,7 +119,8 @@ def receipt(folder: Path, found: dict[str, Any], *, is_clean: bool) -> dict[str,
     journal.table("shop.items").update(
         rows=7, files_removed=3, snapshots_expired=2, dropped_names=["cut_a"], scan=found, is_clean=is_clean
     )
-    return erasing.finish(journal, {"sid": "d/e"}, "d/e")
+    unsigned: Any = None
+    return erasing.finish(journal, {"sid": "d/e"}, "d/e", erasing.Seal(unsigned, None))
 
 
 def test_a_receipt_says_what_was_done_and_can_be_checked(tmp_path: Path) -> None:
@@ -128,6 +129,8 @@ def test_a_receipt_says_what_was_done_and_can_be_checked(tmp_path: Path) -> None
     assert "-d_e-" in found["file"]
     assert found["sha256"] == erasing.digest(found)
     assert found["sha256"] != erasing.digest({**found, "erased": {"sid": "fr"}})
+    assert "signature" not in found
+    assert found["sha256"] == erasing.digest({**found, "signature": {"base64": "x"}})
     assert erasing.exit_code(found) == 0
     told = erasing.render(found)
     assert "shop.items: 7 rows erased, 3 files removed, 2 snapshots expired\n  cut_a: tag or branch removed" in told
