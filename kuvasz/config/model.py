@@ -79,6 +79,13 @@ class OnSlotLost(enum.StrEnum):
     RESYNC = "resync"
 
 
+class Origin(enum.StrEnum):
+    """Which changes of a source are taken, by where they were made."""
+
+    ANY = "any"
+    NONE = "none"
+
+
 class Consistency(enum.StrEnum):
     """What of a group's tables is seen to change at once."""
 
@@ -563,6 +570,10 @@ class UrlConfig(Section):
     schemas: kinds.Tenants | None = None
     """A schema per tenant: every schema whose whole name matches is taken, also one that appears later, with the same
     tables. The part in parentheses is the `sid` of its rows; that of the url is in the slot's name alone then."""
+
+    origin: Origin = Origin.ANY
+    """any: all changes of the stream; none: those alone that were made at this database, and not what came to it by
+    logical replication (PostgreSQL 16). The first copy and comparisons cannot tell: they take all rows."""
 
 
 class TableMaintenanceConfig(Section):

@@ -8,7 +8,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 from kuvasz.config import names
-from kuvasz.config.model import Consistency
+from kuvasz.config.model import Consistency, Origin
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, OnSlotLost, TableConfig
@@ -110,6 +110,7 @@ class Source:
         url: Where it is; hides its password.
         tables: In the map's order.
         on_slot_lost: What to do without a slot.
+        origin: Which changes its stream brings, by where they were made.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Source:
     url: SecretUrl
     tables: tuple[SourceTableSpec, ...]
     on_slot_lost: OnSlotLost
+    origin: Origin = Origin.ANY
 
     @property
     def object_name(self) -> str:
@@ -178,6 +180,7 @@ def resolve(config: Config) -> tuple[Source, ...]:
                     dataclasses.replace(spec, schemas=url.schemas, group=_commits_with(group)) for spec in tables
                 ),
                 on_slot_lost=group.on_slot_lost,
+                origin=url.origin,
             )
             for url in (group.urls if tables else ())
         ]

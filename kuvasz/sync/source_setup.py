@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from kuvasz import lsn
+from kuvasz.config.model import Origin
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import OtherRule, SourceError, SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect, look, sizes
 from kuvasz.source.catalog.table import SourceTable
-from kuvasz.source.check.server_check import OLDEST_STAGED_VERSION
+from kuvasz.source.check.server_check import OLDEST_ORIGIN_VERSION, OLDEST_STAGED_VERSION
 from kuvasz.state.tables import State
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
@@ -148,6 +149,11 @@ class SourceSetup:
             raise SourceRefused(
                 f"{place_of(self._source)}: its version is {facts.version_text}, and cluster.log needs 15 or newer",
                 hint="upgrade the server, or leave cluster.log out",
+            )
+        if self._context.source.origin is Origin.NONE and facts.version < OLDEST_ORIGIN_VERSION:
+            raise SourceRefused(
+                f"{place_of(self._source)}: its version is {facts.version_text}, `origin: none` needs 16 or newer",
+                hint="upgrade the server, or leave `origin: none` out",
             )
         if self.target_lsn is None:
             (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from kuvasz.config.model import Origin
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.source import conninfo
@@ -140,6 +141,7 @@ class Stream:
                 publications=publications,
                 system_id=system_id,
                 staged=shared.staged,
+                is_own_alone=self._context.source.origin is Origin.NONE,
             ),
             Downstream(routes=shared.routes, inboxes=shared.inboxes, progress=shared.progress, budget=shared.budget),
             types,

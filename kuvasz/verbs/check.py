@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.config.model import OnSlotLost
+from kuvasz.config.model import OnSlotLost, Origin
 from kuvasz.errors import KuvaszError, LakeError, SourceError, SourceReplaced, mend_of
 from kuvasz.lake.iceberg import conditions
 from kuvasz.lake.iceberg.conditions import Condition
 from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
-from kuvasz.source.check.preflight import check_source
-from kuvasz.source.check.server_check import OLDEST_STAGED_VERSION, OLDEST_VERSION
+from kuvasz.source.check.preflight import StreamOptions, check_source
 from kuvasz.source.check.server_room import check_server
 from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless, members
 from kuvasz.sync.rules.lost import without_slot
@@ -228,7 +227,7 @@ def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
                 tables,
                 inserts_do=inserts_do,
                 as_published=column_lists.of_source(source),
-                oldest=OLDEST_VERSION if config.cluster.log is None else OLDEST_STAGED_VERSION,
+                wanted=_wanted(config, source),
             ),
             *(_without_members(source, spec) for spec in empty),
             *_map(source, place_of),
@@ -240,6 +239,10 @@ def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
         ]
     except KuvaszError as error:  # a secret file that is gone
         return [_failed(source.object_name, "url", "a url", error)]
+
+
+def _wanted(config: Config, source: Source) -> StreamOptions:
+    return StreamOptions(is_staged=config.cluster.log is not None, is_own_alone=source.origin is Origin.NONE)
 
 
 def _map(source: Source, place_of: PlaceOf) -> list[Finding]:

@@ -12,13 +12,14 @@ from kuvasz import typemap
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
+from kuvasz.config.model import Origin
 from kuvasz.errors import KuvaszError, LakeError, OtherRule, SchemaError, SourceRefused
 from kuvasz.evolve.changes import compare
 from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema import SID, source_type, typed
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import introspect, sizes
-from kuvasz.source.check.preflight import check_source
+from kuvasz.source.check.preflight import StreamOptions, check_source
 from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless
 from kuvasz.sync.rules import members as source_members
 from kuvasz.sync.rules.lost import without_slot
@@ -226,8 +227,9 @@ def _refusals(url: str, source: Source) -> list[Finding]:
     tables = [spec.table for spec in source.tables]
     inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
     found = check_source(
-        url, source.database, source.sid, tables, inserts_do=inserts_do, as_published=column_lists.of_source(source)
-    )
+        url, source.database, source.sid, tables, inserts_do=inserts_do, as_published=column_lists.of_source(source),
+        wanted=StreamOptions(is_own_alone=source.origin is Origin.NONE),
+    )  # fmt: skip
     return [finding for finding in found if finding.is_blocking]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import publication
 from kuvasz.source.check.finding import Finding, PreflightReport, Severity
-from kuvasz.source.check.server_check import OLDEST_VERSION, ServerCheck
+from kuvasz.source.check.server_check import ANYTHING, ServerCheck, StreamOptions
 from kuvasz.source.check.table_check import TableCheck
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check_source(
     inserts_do: Collection[TableName] = (),
     as_published: AsPublished | None = None,
     old_transaction_s: float = OLD_TRANSACTION_S,
-    oldest: int = OLDEST_VERSION,
+    wanted: StreamOptions = ANYTHING,
 ) -> list[Finding]:
     """Return every finding about a source and its tables, passed or not; raises nothing that can be a finding.
 
@@ -46,7 +46,7 @@ def check_source(
         inserts_do: The tables that may do with INSERTs alone, if they have no key.
         as_published: Gives a table with what its publication is to have of it; all of it by default.
         old_transaction_s: From which age on a running transaction is told.
-        oldest: The oldest version of a server that will do.
+        wanted: What the map wants of the stream.
 
     Raises:
         ConfigError: The url cannot be read.
@@ -56,7 +56,7 @@ def check_source(
     def reach() -> None:
         with contextlib.closing(conninfos.connect(url)) as connection:
             report.add("reachable", report.location, "an answer", ok=True)
-            server = ServerCheck(report, connection, url, old_transaction_s=old_transaction_s, oldest=oldest)
+            server = ServerCheck(report, connection, url, old_transaction_s=old_transaction_s, wanted=wanted)
             server.run()
             TableCheck(report, connection, server.rights, is_primary=server.is_primary).run(
                 tables, inserts_do, as_published
@@ -66,4 +66,4 @@ def check_source(
     return report.findings
 
 
-__all__ = ["OLD_TRANSACTION_S", "Finding", "Severity", "check_source"]
+__all__ = ["OLD_TRANSACTION_S", "Finding", "Severity", "StreamOptions", "check_source"]

@@ -24,6 +24,9 @@ OLDEST_VERSION = 140000
 #: The same where changes are staged: before, a stream takes partitions for what they were when it began, and the
 #: slot says no more from where the next one begins.
 OLDEST_STAGED_VERSION = 150000
+
+#: The same where what came by replication is to be left out: before, pgoutput has no option `origin`.
+OLDEST_ORIGIN_VERSION = 160000
 NEWEST_MAJOR = 18
 
 #: A slot that may hold less WAL than this is soon lost.
@@ -45,6 +48,8 @@ SELECT pg_backend_pid(), current_setting('timezone'), current_setting('extra_flo
     current_setting('client_encoding')
 """
 _SESSION_NEEDED = ("UTC", "3", "ISO", "hex", "UTF8")
+
+_ORIGINS = "SELECT roname FROM pg_replication_origin ORDER BY roname"
 
 _OLD_TRANSACTIONS = """
 SELECT 'pid ' || pid || ' (' || coalesce(usename, '?') || ')',
@@ -68,6 +73,17 @@ class Rights:
     may_create: bool = False  #: CREATE on the database
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """What the map wants of a server's stream that not every version has."""
+
+    is_staged: bool = False  #: what it sends is staged in the lake's store
+    is_own_alone: bool = False  #: it is to be without what came to the source by replication
+
+
+ANYTHING = StreamOptions()
+
+
 class ServerCheck:
     """Looks at one server through an open session.
 
@@ -83,13 +99,13 @@ class ServerCheck:
         url: str,
         *,
         old_transaction_s: float,
-        oldest: int = OLDEST_VERSION,
+        wanted: StreamOptions = ANYTHING,
     ) -> None:
         self._report = report
         self._connection = connection
         self._url = url
         self._old_transaction_s = old_transaction_s
-        self._oldest = oldest
+        self._wanted = wanted
         self.facts: ServerFacts | None = None
         self.rights = Rights(role=connection.info.user)
 
@@ -108,6 +124,8 @@ class ServerCheck:
         run("replication", "a replication session", self._replication)
         run("slot", "free or ours", self._slot)
         run("transactions", "none that is old", self._transactions)
+        if self._wanted.is_own_alone:
+            run("origin", "no rows that came by replication", self._origin)
 
     def _transport(self) -> None:
         pgconn = self._connection.pgconn
@@ -148,9 +166,10 @@ class ServerCheck:
 
     def _version(self, facts: ServerFacts) -> None:
         add = self._report.add
-        fits, staged = facts.version >= self._oldest, self._oldest > OLDEST_VERSION
+        staged = self._wanted.is_staged
+        oldest = OLDEST_STAGED_VERSION if staged else OLDEST_VERSION
         fix = "upgrade the server, or leave cluster.log out" if staged else "upgrade the server"
-        add("version", facts.version_text, f"{self._oldest // 10_000} or newer", ok=fits, fix=fix)
+        add("version", facts.version_text, f"{oldest // 10_000} or newer", ok=facts.version >= oldest, fix=fix)
         if facts.major > NEWEST_MAJOR:
             add(
                 "version", facts.version_text, f"{NEWEST_MAJOR} or older is tested", ok=False,
@@ -239,6 +258,21 @@ class ServerCheck:
         self._report.add(
             "slots", f"{used} of {most} used", "1 free", ok=used < most,
             fix=failure.MORE_SLOTS_SQL.format(slots=most + 10) + _RESTART,
+        )  # fmt: skip
+
+    def _origin(self) -> None:
+        if self.facts is not None:
+            self._report.add(
+                "version", self.facts.version_text, "16 or newer for `origin: none`",
+                ok=self.facts.version >= OLDEST_ORIGIN_VERSION,
+                fix="upgrade the server, or leave `origin: none` out",
+            )  # fmt: skip
+        names = [name for (name,) in self._connection.execute(_ORIGINS).fetchall()]
+        self._report.add(
+            "origin", f"rows came from {', '.join(names[:5])}" if names else "none", "none", ok=not names,
+            severity=Severity.ADVICE,
+            fix="nobody can tell such rows from others when a table is copied or compared: they are in the copy, and"
+            " `origin: none` leaves out their later changes alone; a `filter` leaves them out of both",
         )  # fmt: skip
 
     def _transactions(self) -> None:

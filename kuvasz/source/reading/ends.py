@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kuvasz.model import Applied, SourcePosition
     from kuvasz.ports import Inbox, Routes
@@ -28,6 +28,12 @@ class Upstream:
     publications: Sequence[str]
     system_id: str | None = None  #: the cluster the lake's positions belong to; None accepts any
     staged: StagedLog | None = None  #: what they are staged in before the source lets go of them; None: nothing is
+    is_own_alone: bool = False  #: without changes that came to the source by replication
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What pgoutput is asked for beside the publications."""
+        return {"origin": "none"} if self.is_own_alone else {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,7 +240,8 @@ class Reader:
     async def _greet(self, connection: Connection) -> None:
         await self._handshake.check(connection)
         self._clock.keep_within(await connection.wal_sender_timeout_s())
-        await connection.start_replication(self._upstream.slot, *self._upstream.publications)
+        upstream = self._upstream
+        await connection.start_replication(upstream.slot, *upstream.publications, options=upstream.options)
 
     async def _stream(self, connection: Connection | StagedStream) -> None:
         pause, gulps, wake = Pause(self._options, is_local=connection.is_local), self._gulps, self._wake

@@ -189,7 +189,8 @@ class Staging:
     async def _greet(self, connection: Connection) -> None:
         await self._handshake.check(connection)
         self._clock.keep_within(await connection.wal_sender_timeout_s())
-        await connection.start_replication(self._upstream.slot, *self._upstream.publications)
+        upstream = self._upstream
+        await connection.start_replication(upstream.slot, *upstream.publications, options=upstream.options)
 
     async def _pump(self, connection: Connection, cutter: Cutter) -> None:
         wake, facts = self._wake, self._facts

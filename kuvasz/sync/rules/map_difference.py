@@ -131,7 +131,8 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
         has_ended: Whether it is to be begun again in any case.
     """
     old, new = ({spec.table: spec for spec in source.tables} for source in (before, after))
-    options = [name for name in ("database", "url", "on_slot_lost") if getattr(before, name) != getattr(after, name)]
+    own = ("database", "url", "on_slot_lost", "origin")
+    options = [name for name in own if getattr(before, name) != getattr(after, name)]
     if _collapses(old) != _collapses(new) and set(_collapses(old)) == set(_collapses(new)):
         options.append("order of partitions_regex")  # a table belongs to the first that takes it in
     if {spec.schemas for spec in old.values()} != {spec.schemas for spec in new.values()}:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.model import Origin
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, SchemaHeld, SourceError, SourceLocked, SourceRefused, TableError
 from kuvasz.model import TableName
@@ -96,7 +97,7 @@ class World(Scene):
         self.setup = SourceSetup(
             self.context, self.preparation, self.looks, members, partitions, publications, slot, self.resets
         )
-        facts = SimpleNamespace(system_identifier=7, wal_level="logical")
+        facts = SimpleNamespace(system_identifier=7, wal_level="logical", version=150004, version_text="15.4")
         self.facts = facts
         monkeypatch.setattr(conninfo, "connect", lambda _: self)
         monkeypatch.setattr(introspect, "server", lambda _: facts)
@@ -202,6 +203,19 @@ def test_a_server_without_logical_wal_is_refused(world: World) -> None:
     assert caught.value.message == "source shop: wal_level is replica, needed is logical"
     assert "slot checked" not in world.done
     assert world.done[-1] == "closed"
+
+
+def test_a_server_that_cannot_tell_what_came_by_replication_is_refused_where_it_is_to_be_left_out(
+    world: World,
+) -> None:
+    source = dataclasses.replace(world.setup._context.source, origin=Origin.NONE)
+    world.setup._context = dataclasses.replace(world.setup._context, source=source)
+    with pytest.raises(SourceRefused) as caught:
+        world.setup.start()
+    assert caught.value.message == "source shop: its version is 15.4, `origin: none` needs 16 or newer"
+    assert "slot checked" not in world.done
+    world.facts.version = 160000
+    world.setup.start()
 
 
 def test_a_table_that_is_not_there_keeps_no_other_from_it(world: World) -> None:

@@ -31,7 +31,7 @@ def test_one_that_does_is_looked_at_with_its_tables_and_let_go(monkeypatch: pyte
     connection = SimpleNamespace(close=lambda: done.append("closed"))
     monkeypatch.setattr(conninfo, "connect", lambda _: connection)
     server = SimpleNamespace(run=lambda: done.append("server"), rights="rights", is_primary=False)
-    monkeypatch.setattr(preflight, "ServerCheck", lambda *_, old_transaction_s, oldest: server)
+    monkeypatch.setattr(preflight, "ServerCheck", lambda *_, old_transaction_s, wanted: server)
 
     def tables(_: object, given: object, rights: str, *, is_primary: bool) -> Any:
         assert (given, rights, is_primary) == (connection, "rights", False)

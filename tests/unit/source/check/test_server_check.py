@@ -14,7 +14,7 @@ from kuvasz.source.catalog import introspect
 from kuvasz.source.catalog.introspect import ServerFacts
 from kuvasz.source.check import server_check
 from kuvasz.source.check.finding import Finding, PreflightReport, Severity
-from kuvasz.source.check.server_check import ServerCheck
+from kuvasz.source.check.server_check import ServerCheck, StreamOptions
 from kuvasz.source.slots import SlotState
 
 FACTS = ServerFacts(
@@ -36,6 +36,7 @@ class Server:
         self.session: tuple[Any, ...] = (99, "UTC", "3", "ISO", "hex", "UTF8")
         self.rights: tuple[Any, ...] = ("rep", False, True, False)
         self.old: list[tuple[str, float]] = []
+        self.origins: list[tuple[str]] = []
         self.url, self.system = "postgresql:///shop", b"7"
         self.sslmode, self.host, self.is_encrypted = b"prefer", b"/run/postgresql", False
         monkeypatch.setattr(introspect, "server", lambda _: self.facts)
@@ -65,12 +66,15 @@ class Server:
 
     def execute(self, query: str, parameters: Any = None) -> Any:
         answers = {server_check._SESSION: self.session, server_check._RIGHTS: self.rights}
-        return SimpleNamespace(fetchone=lambda: answers[query], fetchall=lambda: self.old)
+        listed = self.origins if query == server_check._ORIGINS else self.old
+        return SimpleNamespace(fetchone=lambda: answers[query], fetchall=lambda: listed)
 
-    def check(self) -> tuple[ServerCheck, dict[str, Finding]]:
+    def check(self, *, is_own_alone: bool = False) -> tuple[ServerCheck, dict[str, Finding]]:
         report = PreflightReport("kuvasz_shop", "shop")
         connection: Any = self
-        made = ServerCheck(report, connection, self.url, old_transaction_s=60.0)
+        made = ServerCheck(
+            report, connection, self.url, old_transaction_s=60.0, wanted=StreamOptions(is_own_alone=is_own_alone)
+        )
         made.run()
         return made, {one.check: one for one in report.findings}
 
@@ -191,3 +195,15 @@ def test_a_check_that_fails_in_itself_keeps_no_other_from_its_turn(
     assert not found["server"].ok
     assert found["transactions"].ok
     assert made.is_primary, "nobody said otherwise"
+
+
+def test_what_came_by_replication_is_left_out_of_streams_since_16(server: Server) -> None:
+    server.origins = [("pg_16400",)]
+    assert "origin" not in server.bad()  # nobody asks
+    found = server.check(is_own_alone=True)[1]
+    assert (found["version"].ok, found["origin"].ok, found["origin"].severity) == (True, False, Severity.ADVICE)
+    assert found["origin"].value == "rows came from pg_16400"
+    server.origins, server.facts = [], dataclasses.replace(FACTS, version=150004, version_text="15.4")
+    found = server.check(is_own_alone=True)[1]
+    assert (found["version"].is_blocking, found["origin"].ok) == (True, True)
+    assert found["version"].fix == "upgrade the server, or leave `origin: none` out"

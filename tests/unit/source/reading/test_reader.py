@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,8 +45,8 @@ class Connection:
     async def wal_sender_timeout_s(self) -> float:
         return 60.0
 
-    async def start_replication(self, *names: str) -> None:
-        self.done.append(f"start {' '.join(names)}")
+    async def start_replication(self, *names: str, options: Mapping[str, str]) -> None:
+        self.done.append(" ".join(["start", *names, *options.values()]))
 
     def drain(self, limit: int) -> int:
         if self._gulps:

@@ -95,6 +95,9 @@ KINDS = {
         lambda m: shop(m).update(on_slot_lost="repair"),
         {"changed": [only(s, options=["on_slot_lost"]) for s in BOTH]},
     ),
+    "which changes are taken": (
+        lambda m: shop(m)["urls"][0].update(origin="none"), {"changed": [only("shop_eu", options=["origin"])]}
+    ),
     "an option of a start": (lambda m: m.update(pipeline={"workers": 4}), {"needs_restart": ["pipeline.workers"]}),
     "an option that others follow from": (
         lambda m: m["pipeline"].update(memory="64MB"), {"needs_restart": ["pipeline.memory"]}
