@@ -36,7 +36,7 @@ class Run:
         self.started_at = time.time()
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            [*(command or COMMAND), "--config", str(map_file), "--log", "json", *options],
+            [*(command or COMMAND), "--config", str(map_file), "--log", "json", "--log-level", "debug", *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

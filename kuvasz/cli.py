@@ -64,6 +64,15 @@ ConfigOption = Annotated[str | None, typer.Option(*_CONFIG, help=_CONFIG_HELP, s
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="An option: pipeline.workers=4.", show_default=False)
 ]
+LogFormatOption = Annotated[
+    str | None, typer.Option("--log", help="auto, plain or json: log.format.", show_default=False)
+]
+LogLevelOption = Annotated[
+    str | None, typer.Option("--log-level", help="debug, info, warning or error: log.level.", show_default=False)
+]
+LogFileOption = Annotated[
+    str | None, typer.Option("--log-file", help="Instead of stderr: log.file.", show_default=False)
+]
 PatternOption = Annotated[
     list[str] | None,
     typer.Option("--tables", help="Only these: 'shop.*', 'orders_*'; may be repeated.", show_default=False),
@@ -84,7 +93,9 @@ def run(
     context: typer.Context,
     config: GlobalConfigOption = None,
     settings: SetOption = None,
-    log_format: Annotated[str, typer.Option("--log", help="auto, plain or json.")] = "auto",
+    log_format: LogFormatOption = None,
+    log_level: LogLevelOption = None,
+    log_file: LogFileOption = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when everything the sources have now is in the lake.")
     ] = False,
@@ -94,19 +105,22 @@ def run(
     if version:
         print(f"kuvasz {__version__}")
         raise typer.Exit
-    context.obj = _Globals(config=config, settings=tuple(settings or ()))
+    named_apart = (("format", log_format), ("level", log_level), ("file", log_file))
+    told = [f"log.{option}={value}" for option, value in named_apart if value is not None]
+    context.obj = _Globals(config=config, settings=(*(settings or ()), *told))
     if context.invoked_subcommand is not None:
         return
     hangup = _remembered_hangup()
     loaded = _loaded(context)
-    log.set_up(log_format, loaded.secrets)
+    logs = loaded.config.log
+    log.set_up(logs.format, loaded.secrets, level=logs.level, file=logs.file)
     member = cluster_member(loaded.config, "replicates", _end_at_once)
     if member is None:  # until the process has ended: a thread that outlives the event loop may still write
         state_of(loaded.config).own("replicates").take()
     else:
         member.join()
     stack_file.listen(loaded.config.pipeline.state_folder)
-    run = _Run(member, hangup, until_caught_up=until_caught_up, log_format=log_format)
+    run = _Run(member, hangup, until_caught_up=until_caught_up)
     raise typer.Exit(uvloop.run(run.replicate(loaded)))
 
 
@@ -130,16 +144,12 @@ class _Run:
         member: Its place in its cluster; None if there is none.
         hangup: Set by a SIGHUP that came early.
         until_caught_up: See `kuvasz.app.App.run`.
-        log_format: As the option says.
     """
 
-    def __init__(
-        self, member: ClusterMember | None, hangup: threading.Event, *, until_caught_up: bool, log_format: str
-    ) -> None:
+    def __init__(self, member: ClusterMember | None, hangup: threading.Event, *, until_caught_up: bool) -> None:
         self._member = member
         self._hangup = hangup
         self._until_caught_up = until_caught_up
-        self._log_format = log_format
 
     async def replicate(self, loaded: Loaded) -> int:
         """Replicate until told to stop; return the exit code."""
@@ -182,7 +192,7 @@ class _Run:
             if self._hangup.is_set():
                 server.live_map.signal()
 
-        async with show(application, is_live=log.is_live(self._log_format)):
+        async with show(application, is_live=log.is_live(loaded.config.log.format)):
             return await replicate(loaded, application, until_caught_up=self._until_caught_up, on_served=served)
 
 

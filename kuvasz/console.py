@@ -1,9 +1,11 @@
-"""What a person sees on a terminal: a bar per copying table, then a live line per source."""
+"""What a person sees on a terminal: a bar per copying table, then a live line per source; of many, the worst."""
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
+import dataclasses
 import time
 from collections.abc import AsyncIterator
 
@@ -18,9 +20,10 @@ from kuvasz.app import App
 from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.shown import terminal
 from kuvasz.state.tables import State, TableState
-from kuvasz.view import View
+from kuvasz.view import SourceView, View
 
-_STYLES = {State.STREAMING: "green", State.COPYING: "cyan", State.ERROR: "bold red", State.PAUSED: "yellow"}
+#: Of sources, and of copies: more of them are no view any more.
+MOST_LINES = 10
 
 
 @contextlib.asynccontextmanager
@@ -71,14 +74,19 @@ class Rates:
 
 
 def render(view: View, rates: Rates) -> Group:
-    """Return what to draw."""
+    """Return what to draw: of many sources, and of many copies, those that need a look, and how all others are."""
     parts: list[Table | Text] = []
     copying = [table for table in view.tables if table.state is State.COPYING]
     if view.phase == "starting":
         parts.append(Text("starting spark …", style="dim"))
     if copying:
-        parts.append(_copies(copying, rates))
-    parts.append(_sources(view, rates))
+        parts.append(_copies(copying[:MOST_LINES], rates))
+    if len(copying) > MOST_LINES:
+        parts.append(_all_copies(copying))
+    lines = _lines(view, rates)
+    parts.append(_sources(sorted(lines, key=SourceLine.rank)[:MOST_LINES] if len(lines) > MOST_LINES else lines))
+    if len(lines) > MOST_LINES:
+        parts.append(_all_sources(lines))
     return Group(*parts)
 
 
@@ -98,31 +106,77 @@ def _copies(tables: list[TableState], rates: Rates) -> Table:
     return grid
 
 
-def _sources(view: View, rates: Rates) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    tables_of = view.tables_of()
+def _all_copies(tables: list[TableState]) -> Text:
+    rows = sum(table.copied_rows for table in tables)
+    return Text(f"copy {len(tables):,} tables, {len(tables) - MOST_LINES:,} of them not shown: {rows:,} rows", "cyan")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLine:
+    """What a person is told of one source."""
+
+    source: SourceView
+    state: str
+    tables: list[TableState]
+    rate: float
+    age_s: float | None  #: of the newest change in the lake
+
+    @property
+    def failed(self) -> int:
+        """Tables that wait for a person."""
+        return sum(table.state is State.ERROR for table in self.tables)
+
+    def rank(self) -> tuple[int, float, str]:
+        """Say who comes first: what failed, then what does not stream, then what waits the longest."""
+        is_well = self.state in {"streaming", "stopped"}
+        kind = 0 if self.state == "error" else 1 if self.failed else 2 if not is_well else 3
+        waits_s = self.age_s or 0.0 if self.source.is_pending else 0.0
+        return kind, -waits_s, self.source.name
+
+
+def _lines(view: View, rates: Rates) -> list[SourceLine]:
+    now, found, tables_of = time.time(), [], view.tables_of()
     for source in view.sources:
         tables = tables_of[source.name]
         newest = max((table.last_commit_us for table in tables), default=0)
-        rate = rates.of(source.name, sum(table.rows for table in tables))
-        failed = [table for table in tables if table.state is State.ERROR]
-        # What a source had of its stream is closed by then, as if it had not begun.
-        said = "stopped" if view.phase == "stopping" and source.state == "starting" else source.state
-        state = Text(said, style="bold red" if said == "error" else "green")
-        age = (
-            ""
-            if not newest
-            else f"newest change {max(0.0, time.time() - (POSTGRES_EPOCH_US + newest) / 1e6):.1f} s old"
+        found.append(
+            SourceLine(
+                source=source,
+                # What a source had of its stream is closed by then, as if it had not begun.
+                state="stopped" if view.phase == "stopping" and source.state == "starting" else source.state,
+                tables=tables,
+                rate=rates.of(source.name, sum(table.rows for table in tables)),
+                age_s=max(0.0, now - (POSTGRES_EPOCH_US + newest) / 1e6) if newest else None,
+            )
         )
+    return found
+
+
+def _sources(lines: list[SourceLine]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for line in lines:
+        source, tables = line.source, line.tables
         terminal.add_row(
             grid,
             terminal.cell(source.name, style="bold"),
-            state,
+            Text(line.state, style="bold red" if line.state == "error" else "green"),
             " ".join(f"{table.table.removeprefix('public.')}:{table.state.value}" for table in tables)
             if len(tables) <= 4
-            else f"{len(tables)} tables, {len(failed)} in error",
-            f"{rate:,.0f} rows/s",
+            else f"{len(tables)} tables, {line.failed} in error",
+            f"{line.rate:,.0f} rows/s",
             f"confirmed {lsn.render(source.confirmed_lsn or source.confirmable_lsn)}",
-            age,
+            "" if line.age_s is None else f"newest change {line.age_s:.1f} s old",
         )
     return grid
+
+
+def _all_sources(lines: list[SourceLine]) -> Text:
+    states = collections.Counter(line.state for line in lines)
+    told = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
+    tables, failed = (
+        sum(counts) for counts in zip(*((len(line.tables), line.failed) for line in lines), strict=True)
+    )
+    return Text(
+        f"all {len(lines):,} sources: {told}; {tables:,} tables, {failed:,} in error;"
+        f" {sum(line.rate for line in lines):,.0f} rows/s; the {MOST_LINES} above are the worst"
+    )

@@ -19,7 +19,7 @@ class Event(enum.Enum):
     Events of one code are one thing that comes about in several ways, each with a message of its own.
 
     An ERROR is for a person to look at, a WARNING was overcome or is tried again, an INFO tells of beginnings, ends
-    and changes; a DEBUG is not printed.
+    and changes; a DEBUG is printed where the map's `log.level` asks for it.
     """
 
     def __init__(self, code: str, level: int, message: str, *flags: str) -> None:
@@ -173,7 +173,9 @@ class Event(enum.Enum):
     UNPARKED = "unparked", INFO, "parked changes are applied and removed"
 
     # Commits.
-    COMMITTED = "committed", INFO, "committed"
+    CHANGES = "changes", INFO, "changes of a source"
+    CHANGES_OF_OTHERS = "changes", INFO, "changes of further sources"
+    COMMITTED = "committed", DEBUG, "committed"
     WRITTEN = "written", DEBUG, "written"
     DURABLE = "durable", DEBUG, "durable"
     JOB_RETRY = "job_retry", WARNING, "a job failed and is tried again"
@@ -206,6 +208,7 @@ class Event(enum.Enum):
     ABOUT_LOST = "about_lost", WARNING, "rows for a table about the lake found no room, and are lost"
 
     # Kuvasz itself.
+    LOG_FILE_FAILED = "log_file_failed", WARNING, "the log's file cannot be written: its lines go to stderr"
     BUG_IN_COMMIT = "bug", ERROR, "a commit failed in our own code", _TRACEBACK
     BUG_IN_MAINTENANCE = "bug", ERROR, "maintenance failed in our own code", _TRACEBACK
     BUG_IN_WORKER = "bug", ERROR, "a worker died", _TRACEBACK
@@ -238,6 +241,10 @@ class EventLog:
 
     def __init__(self, module: str) -> None:
         self._logger = logging.getLogger(module)
+
+    def is_told(self, event: Event) -> bool:
+        """Whether the log has an event: the facts of those that come all the time are gathered only then."""
+        return self._logger.isEnabledFor(event.level)
 
     def tell(self, event: Event, /, **facts: object) -> None:
         """Tell that something happened, with the facts in the order in which they are given."""

@@ -42,8 +42,8 @@ _VALID_S: Final = 60.0
 #: Columns that move by themselves: no row is told for them alone.
 _MOVING = frozenset({"seen_at", "lag_seconds", "wal_held_bytes"})
 
-#: Commits have a table of their own; and what an engine says may be anything.
-_ELSEWHERE = frozenset({Event.COMMITTED, Event.SPARK_SAID})
+#: What commits brought has a table of its own; and what an engine says may be anything.
+_ELSEWHERE = frozenset({Event.CHANGES, Event.CHANGES_OF_OTHERS, Event.SPARK_SAID})
 
 #: Told also of the tables about the lake.
 _ABOUT = frozenset({Event.ABOUT_FAILED, Event.ABOUT_LOST})

@@ -122,7 +122,7 @@ class LiveMap:
             await asyncio.to_thread(self._app.ask_lake, found)
             self._app.refuse_if_changing()  # nothing may refuse it once it is written, but the end of kuvasz
             await asyncio.to_thread(store.exchange, text, known.digest)
-            self.loaded = loaded
+            self._take(loaded)
             try:
                 self._app.take_over(found, may_drop=may_drop)
             except MapBusy as error:
@@ -161,10 +161,15 @@ class LiveMap:
             except KuvaszError as error:
                 _log.tell(Event.MAP_REFUSED, by=by, error=str(error))
                 raise
-            self.loaded = loaded
+            self._take(loaded)
             if is_other or is_person:
                 _log.tell(Event.MAP_TAKEN, by=by, **found.as_json())
             return found
+
+    def _take(self, loaded: Loaded) -> None:
+        before, self.loaded = self.loaded, loaded
+        if before is None or before.config.log.level is not loaded.config.log.level:
+            log.set_level(loaded.config.log.level)
 
     def _known(self) -> Loaded:
         if self.loaded is None:

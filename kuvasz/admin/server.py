@@ -29,6 +29,7 @@ from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.pages.pages import Pages
+from kuvasz.admin.report.change_report import ChangeReport
 from kuvasz.admin.report.report import RunningReport
 from kuvasz.admin.schedules.cut_schedule import CutSchedule
 from kuvasz.admin.schedules.verify_schedule import VerificationSchedule
@@ -102,7 +103,7 @@ async def _observing(server: AdminServer) -> AsyncIterator[None]:
         async with _beside(_watch(server.observer.run()), "observer"):
             with server.report.hearing():
                 async with (
-                    server.telling(), _beside(server.cut_schedule.run(), "cuts"),
+                    server.changes.telling(), server.telling(), _beside(server.cut_schedule.run(), "cuts"),
                     _beside(server.verify_schedule.run(), "verify"), _beside(_watch(server.pages.lags.run()), "lags"),
                 ):  # fmt: skip
                     yield
@@ -164,6 +165,7 @@ class AdminServer:
         self._app = app
         self.redact = Redactor(secrets)  #: takes what must not be shown out of texts
         self.report = RunningReport(self.observer, self.redact, app.lake.about.namespace)
+        self.changes = ChangeReport()
         self.live_map = LiveMap(app, loaded)
         self.live_map.on_secrets.append(self.redact.learn)
         self.cut_schedule = CutSchedule(app)
@@ -181,6 +183,7 @@ class AdminServer:
         }
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)
         app.receipts.observe(self._answers.metrics.note)
+        app.receipts.observe(self.changes.note)
 
     def telling(self) -> AbstractAsyncContextManager[None]:
         """Return what tells the lake of the application for as long as it is entered."""

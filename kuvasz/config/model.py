@@ -114,6 +114,23 @@ class MetricsScope(enum.StrEnum):
     PER_SOURCE = "per_source"
 
 
+class LogFormat(enum.StrEnum):
+    """How the log's lines look."""
+
+    AUTO = "auto"
+    PLAIN = "plain"
+    JSON = "json"
+
+
+class LogLevel(enum.StrEnum):
+    """What is told: this, and what matters more."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 class Section(BaseModel):
     """A part of the configuration. Its ``repr`` and ``str`` hide what is secret; its attributes are the values."""
 
@@ -469,6 +486,26 @@ class ServerConfig(Section):
         return self if self.tls is None else self.model_copy(update={"tls": self.tls.anchored(folder)})
 
 
+class LogConfig(Section):
+    """What kuvasz tells of itself, and where."""
+
+    level: LogLevel = LogLevel.INFO
+    """error: what a person has to look at; warning: also what was overcome, or is tried again; info: also beginnings,
+    ends and changes, and once a minute how much came of each source; debug: also each commit. It counts at once when
+    the map is read again."""
+
+    format: LogFormat = LogFormat.AUTO
+    """plain: lines for people; json: one object a line; auto: plain, and on a terminal live lines below."""
+
+    file: kinds.Text | None = None
+    """A file in the place of stderr, readable by its owner alone unless it is there already. It may be moved away at
+    any time, as logrotate does: the next line makes it anew."""
+
+    def anchored(self, folder: Path) -> LogConfig:
+        """Return the same with absolute paths; see `Config.anchored`."""
+        return self if self.file is None else self.model_copy(update={"file": _from(folder, self.file)})
+
+
 class MapConfig(Section):
     """How this file itself is used while kuvasz runs; see `kuvasz reload`."""
 
@@ -765,6 +802,9 @@ class Config(Section):
     server: Annotated[ServerConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ServerConfig)
     """Metrics, health, status and the management API over HTTP."""
 
+    log: Annotated[LogConfig, BeforeValidator(kinds.empty)] = Field(default_factory=LogConfig)
+    """What kuvasz tells of itself, and where."""
+
     map: Annotated[MapConfig, BeforeValidator(kinds.empty)] = Field(default_factory=MapConfig)
     """How this file itself is used while kuvasz runs."""
 
@@ -786,9 +826,13 @@ class Config(Section):
         Args:
             folder: Where relative paths begin: the map's, or the working folder where there is no map.
         """
-        lake, pipeline, server = (one.anchored(folder) for one in (self.lake, self.pipeline, self.server))
-        update = {"lake": lake, "pipeline": pipeline, "server": server, "cluster": self.cluster.anchored(folder)}
-        return self.model_copy(update=update)
+        return self.model_copy(
+            update={
+                "lake": self.lake.anchored(folder), "pipeline": self.pipeline.anchored(folder),
+                "server": self.server.anchored(folder), "log": self.log.anchored(folder),
+                "cluster": self.cluster.anchored(folder),
+            }
+        )  # fmt: skip
 
 
 #: The sections whose options the environment may set, by their name in the file.
@@ -798,6 +842,7 @@ SECTIONS: dict[str, type[Section]] = {
     "pipeline": PipelineConfig,
     "maintenance": MaintenanceConfig,
     "server": ServerConfig,
+    "log": LogConfig,
     "map": MapConfig,
     "cuts": CutsConfig,
     "verify": VerificationConfig,

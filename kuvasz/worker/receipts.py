@@ -22,8 +22,8 @@ class Receipts:
         self._observers.append(observer)
 
     def tell(self, receipt: Receipt) -> None:
-        """Tell of a commit: one line per table and mini-transaction."""
-        if receipt.snapshot_id is not None:
+        """Tell of a commit: at `debug` one line per table and mini-transaction."""
+        if receipt.snapshot_id is not None and _log.is_told(Event.COMMITTED):
             _log.tell(
                 Event.COMMITTED,
                 table=receipt.target,

@@ -23,8 +23,7 @@ def table() -> str:
 
 
 def _rows() -> Iterator[tuple[str, str, str]]:
-    printed = (event for event in Event if event.level > logging.DEBUG)
-    for code, events in itertools.groupby(printed, key=lambda event: event.code):
+    for code, events in itertools.groupby(Event, key=lambda event: event.code):
         for number, event in enumerate(events):
             yield (f"`{code}`" if number == 0 else "", logging.getLevelName(event.level).lower(), event.message)
 

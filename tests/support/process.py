@@ -105,7 +105,7 @@ class Process:
         self.events, self.output = [], []
         surroundings = {**os.environ, "KUVASZ_FAILPOINTS": failpoints, **(environment or {})}
         self._process = subprocess.Popen(
-            [*KUVASZ, "--config", str(self.map), "--log", "json", *arguments],
+            [*KUVASZ, "--config", str(self.map), "--log", "json", "--log-level", "debug", *arguments],
             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True, env=surroundings,
             start_new_session=True,
         )  # fmt: skip
@@ -236,7 +236,7 @@ class Process:
 
     def report(self) -> str:
         """What the process told, for failures: of the commits only the last."""
-        telling = [event for event in self.events if event.get("event") != "committed"]
+        telling = [event for event in self.events if event.get("level") != "debug"]
         shown = [*telling[-40:], *self.found("committed")[-4:]]
         return "\n".join([*(json.dumps(event)[:800] for event in shown), *self.output[-25:]])
 

@@ -54,6 +54,40 @@ def test_a_copying_table_has_a_bar() -> None:
     assert "0 %" in drawn(table(state=State.COPYING))
 
 
+def test_of_many_sources_the_worst_are_shown_and_the_totals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console.time, "time", lambda: 946684800 + 1000.0)
+    views = [source(f"shop_{number:03d}", is_pending=number % 2 == 1) for number in range(200)]
+    views[7] = source("shop_007", "error")
+    views[8] = source("shop_008", "waiting")
+    tables = [
+        TableState(
+            target="shop.items", source=one.name, table="public.items", last_commit_us=(900 - number) * 1_000_000,
+            state=State.ERROR if number == 9 else State.STREAMING,
+        )
+        for number, one in enumerate(views)
+    ]  # fmt: skip
+    lines = drawn(*tables, sources=tuple(views)).strip().splitlines()
+    shown = [line.split()[0] for line in lines[:-1]]
+    assert shown == ["shop_007", "shop_009", "shop_008", *(f"shop_{number}" for number in range(199, 185, -2))]
+    assert lines[-1] == (
+        "all 200 sources: 198 streaming, 1 error, 1 waiting; 200 tables, 1 in error; 0 rows/s; the 10 above are the"
+        " worst"
+    )
+
+
+def test_of_few_sources_all_are_shown_in_the_order_of_the_map() -> None:
+    views = tuple(source(f"shop_{number}", "streaming" if number else "error") for number in reversed(range(10)))
+    shown = [line.split()[0] for line in drawn(sources=views).strip().splitlines()]
+    assert shown == [one.name for one in views]
+
+
+def test_of_many_copies_some_are_shown_and_how_many_more_there_are() -> None:
+    copies = [table(f"t{number}", State.COPYING, copied_rows=100) for number in range(50)]
+    lines = drawn(*copies).strip().splitlines()
+    assert len(lines) == 12
+    assert lines[10] == "copy 50 tables, 40 of them not shown: 5,000 rows"
+
+
 def test_the_start_is_told() -> None:
     assert "starting spark" in drawn(phase="starting", sources=())
     assert "starting spark" not in drawn()

@@ -20,9 +20,11 @@ ORDINARY = frozenset(
     data database dead decode definition delete deleted deletion difference different differing document done
     downstream drain drop earlier edit elements embedded engine entry error evaluated events evolution exported
     expression expressions failed failure fetch fetched field fields file files filled filter finding flat float
-    flush folded folder foreign form formatter full gathered gatherer gathering globals gone group handle handover
+    flush folded folder foreign form format formatter full gathered gatherer gathering globals gone group handle
+    handover
     handshake held history iceberg import index input int internal interruption job jobs json jvm keepalive kernel
-    key keys kind kuvasz lake large last late layout lifetime limit line list listing live load loaded lock locked
+    key keys kind kuvasz lake large last late layout level lifetime limit line list listing live load loaded lock
+    locked
     log logical logs loop lost maintainer maintenance manifest map mapped mask membership memory message messages
     metrics mismatch move name needed neighbours node not number numbered observer of offset offsets on one only
     open operations option options order ordering origin orphans other out outcome output own ownership page

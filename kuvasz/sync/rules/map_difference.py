@@ -3,7 +3,7 @@
 Databases and their tables follow while kuvasz runs: a source that differs is ended and begun again, as a restart
 would do, and all others go on. What all sources share is made once, at a start: sections but `map`, `cuts` and
 `verify`, and the definition of a target, which its loaded table is built around. `server.tokens` are looked up at
-each request.
+each request, and `log.level` is set anew.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kuvasz.errors import ConfigError, place_of
 from kuvasz.model import TableName
 from kuvasz.sync.rules.feeders import rows_of
 
-#: The sections that are read anew each time; all others are held until the next start, but for the tokens.
+#: The sections that are read anew each time; all others are held until the next start, but for some options.
 LIVE = frozenset({"map", "cuts", "verify"})
-_TOKENS = "server.tokens"
+_LIVE_OPTIONS = (("server", "tokens"), ("log", "level"))
 
 _ANOTHER_NAME = (
     "a new sid has to differ in more than capitals and signs, which make no other name; where the lake has no rows of"
@@ -100,8 +100,10 @@ def difference(
     """
     held = tuple(_held(before, after))
     sections = {name: getattr(before, name) for name in SECTIONS if name not in LIVE}
-    if before.server.tokens != after.server.tokens:  # whoever is to be let in no more waits for no restart
-        sections["server"] = before.server.model_copy(update={"tokens": after.server.tokens})
+    for section, option in _LIVE_OPTIONS:  # whoever is to be let in no more waits for no restart
+        wanted = getattr(getattr(after, section), option)
+        if getattr(sections[section], option) != wanted:
+            sections[section] = sections[section].model_copy(update={option: wanted})
     config = after.model_copy(update=sections)
     if found := check.problems(config):
         told = "; ".join(f"{problem.render_path(one.path)} {one.message}" for one in found)
@@ -225,9 +227,9 @@ def _held(before: Config, after: Config) -> Iterator[str]:
         old, new = getattr(before, section), getattr(after, section)
         for option in type(new).model_fields if section not in LIVE else ():
             is_said = option in old.model_fields_set | new.model_fields_set
-            name = f"{section}.{option}"
-            if is_said and name != _TOKENS and getattr(old, option) != getattr(new, option):
-                yield name
+            is_live = (section, option) in _LIVE_OPTIONS
+            if is_said and not is_live and getattr(old, option) != getattr(new, option):
+                yield f"{section}.{option}"
 
 
 __all__ = [

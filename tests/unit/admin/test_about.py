@@ -47,8 +47,8 @@ def test_an_event_is_a_row_as_the_log_has_it() -> None:
 
 def test_what_is_not_printed_or_stands_elsewhere_is_no_row() -> None:
     for event, facts in (
-        (Event.DURABLE, {}), (Event.COMMITTED, {"table": "shop.items"}), (Event.SPARK_SAID, {"line": "x"}),
-        (Event.COMPACTED, {"table": "_kuvasz.events"}),
+        (Event.DURABLE, {}), (Event.COMMITTED, {"table": "shop.items"}), (Event.CHANGES, {"rows": 3}),
+        (Event.SPARK_SAID, {"line": "x"}), (Event.COMPACTED, {"table": "_kuvasz.events"}),
     ):  # fmt: skip
         assert list(rows().of(event, facts)) == []
     assert told(Event.ABOUT_LOST, table="_kuvasz.events", rows=3)["table_name"] == "_kuvasz.events"

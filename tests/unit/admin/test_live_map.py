@@ -48,9 +48,10 @@ class World:
         self.map = LiveMap(self.app, self.loaded)
         self.map.on_secrets.append(self.secrets.update)
 
-    def write(self, *, password: str = "", watch: bool = False, **tables: Any) -> None:
+    def write(self, *, password: str = "", watch: bool = False, level: str = "info", **tables: Any) -> None:
         """Put another file in its place, as an editor does."""
-        document = json.loads(json.dumps(MAP | {"pipeline": {"state": self.state}, "map": {"watch": watch}}))
+        sections = {"pipeline": {"state": self.state}, "map": {"watch": watch}, "log": {"level": level}}
+        document = json.loads(json.dumps(MAP | sections))
         (group,) = document["databases"]
         group["tables"] |= tables
         if password:
@@ -111,6 +112,17 @@ def test_what_differs_is_taken_over_and_told(world: World, caplog: pytest.LogCap
     assert (record.by, [one["source"] for one in record.changed]) == ("ann", ["shop"])  # type: ignore[attr-defined]
     assert asyncio.run(world.map.reload("ann")).is_empty
     assert len(world.taken) == 1, "the second time nothing differs"
+
+
+def test_a_level_of_the_log_counts_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[str] = []
+    monkeypatch.setattr(live_map.log, "set_level", levels.append)
+    world.write(extra=None)
+    asyncio.run(world.map.reload("ann"))
+    assert levels == [], "who runs kuvasz as a library has a level of his own"
+    world.write(level="debug")
+    asyncio.run(world.map.reload("ann"))
+    assert levels == ["debug"]
 
 
 @pytest.mark.parametrize("text", ["databases: [", "databases: []", "databases:\n- {database: shop, urs: []}"])

@@ -30,7 +30,7 @@ def test_an_error_is_told_where_it_quotes_no_row() -> None:
 
 def test_commits_and_what_engines_say_are_not_kept_and_of_the_others_the_last_alone() -> None:
     events = made(2)
-    for event in (Event.COPIED, Event.COMMITTED, Event.SPARK_SAID, Event.PARKED, Event.UNPARKED):
+    for event in (Event.COPIED, Event.COMMITTED, Event.CHANGES, Event.SPARK_SAID, Event.PARKED, Event.UNPARKED):
         events.hear(event, {"line": "a value"})
     assert [event["event"] for event in events.all()] == ["parked", "unparked"]
 

@@ -198,6 +198,12 @@ def test_tokens_count_at_once_and_all_else_of_the_server_waits_for_a_start() -> 
     assert found.config.server.metrics == "per_table"
 
 
+def test_a_level_of_the_log_counts_at_once_and_its_file_waits_for_a_start() -> None:
+    found = between(lambda map_: map_.update(log={"level": "debug", "file": "/var/log/kuvasz.log"}))
+    assert (found.is_empty, found.held) == (True, ("log.file",))
+    assert (found.config.log.level, found.config.log.file) == ("debug", None)
+
+
 def test_a_source_that_has_ended_is_begun_again() -> None:
     assert told(between(lambda _: None, ended={"crm"})) == {"changed": [only("crm", options=["it had ended"])]}
     assert told(between(lambda m: m["databases"].pop(), ended={"crm"})) == {"removed": ["crm"]}

@@ -2,12 +2,22 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kuvasz import log
+from kuvasz.log import lines
 
 URL = "postgresql://u:hunter2secret@h/db"
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    yield
+    log.set_up("plain", [])
 
 
 @pytest.fixture
@@ -77,17 +87,50 @@ def test_live_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch, log_format: st
     assert log.is_live(log_format) is live
 
 
-def test_beside_live_lines_commits_are_not_told(
+def test_beside_live_lines_what_they_show_is_not_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(log, "is_live", lambda _: True)
+    monkeypatch.setattr(lines, "is_live", lambda _: True)
     log.set_up("auto", [])
     logger = logging.getLogger("kuvasz.app")
-    logger.info("committed", extra={"event": "committed"})
+    logger.info("changes of a source", extra={"event": "changes"})
     logger.info("table copied", extra={"event": "copied"})
     told = capsys.readouterr().err
     assert "table copied" in told
-    assert "committed" not in told
+    assert "changes" not in told
+
+
+def test_a_file_has_all_lines_in_the_place_of_stderr(
+    logger: logging.Logger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.set_up("auto", ["hunter2secret"], file=tmp_path / "kuvasz.log")
+    logger.info("changes of a source", extra={"event": "changes", "url": URL})
+    assert capsys.readouterr().err == ""
+    (line,) = (tmp_path / "kuvasz.log").read_text().splitlines()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d info    changes of a source url=\S+", line)
+    assert "hunter2secret" not in line
+
+
+def test_beside_live_lines_the_news_are_on_the_terminal_too(
+    monkeypatch: pytest.MonkeyPatch, logger: logging.Logger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lines, "is_live", lambda _: True)
+    log.set_up("auto", [], file=tmp_path / "kuvasz.log")
+    logger.info("changes of a source", extra={"event": "changes"})
+    logger.info("table copied", extra={"event": "copied"})
+    assert "changes" not in (err := capsys.readouterr().err)
+    assert "table copied" in err
+    assert len((tmp_path / "kuvasz.log").read_text().splitlines()) == 2
+
+
+def test_nothing_below_the_level_is_told(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    log.set_up("plain", [], level="warning")
+    logger.info("an end")
+    log.set_level("debug")
+    logger.debug("a commit")
+    log.set_level("error")
+    logger.warning("overcome")
+    assert [line[17:] for line in capsys.readouterr().err.splitlines()] == ["a commit"]
 
 
 def test_what_becomes_secret_later_never_shows_either(
