@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from kuvasz.errors import KuvaszError
-from tests.support import command_list, error_list, event_list, generated, metric_list, route_list
+from tests.support import command_list, error_list, event_list, generated, log_schema, metric_list, route_list
 
 #: Kinds that nothing raises: all others stand in their tree, and who starts nothing ends with the exit code of one.
 SILENT = {"KuvaszError", "CheckError"}
@@ -17,6 +17,7 @@ PARTS = {
     "kinds of errors": (error_list, error_list.kind_table),
     "messages": (error_list, error_list.message_list),
     "events": (event_list, event_list.table),
+    "facts": (log_schema, log_schema.table),
     "metrics": (metric_list, metric_list.table),
     "routes": (route_list, route_list.text),
 }
