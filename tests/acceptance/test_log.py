@@ -38,7 +38,8 @@ def test_at_info_a_source_has_a_line_a_minute_and_the_last_at_the_stop(
     assert (process.events, process.output) == ([], []), "stderr has nothing"
     found = [line for line in lines(moved) + lines(file) if line["event"] == "changes"]
     assert {line["source"] for line in found} == {"shop_eu"}
-    assert [sum(line[name] for line in found) for name in ("inserts", "commits")] >= [3, 1]
+    assert sum(line["inserts"] for line in found) == 3
+    assert sum(line["commits"] for line in found) >= 1
     assert lines(file)[-1] == found[-1], "the last one is written at the stop, in the file that is there now"
     assert log_schema.violations(lines(moved) + lines(file)) == []
     assert "committed" not in {line["event"] for line in lines(moved) + lines(file)}
