@@ -28,7 +28,8 @@ DELETE of a row that the lake lacks, makes no snapshot. So keys that changed bef
 at again. And of each key the lake must have just the rows that were compared (`kuvasz.verify.standing`).
 
 What a table keeps of the past is nobody's to make up: of a history only open versions are mended, and append and
-changelog tables not.
+changelog tables not. Nor is it anybody's to remove: where the rows of partitions that are gone stay
+(`partition_removed: keep`), they are extra, and left.
 """
 
 from __future__ import annotations
@@ -69,12 +70,13 @@ from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import PgType, SourcePosition, TableType
 from kuvasz.source import conninfo, failure, inserts, slots, snapshot
 from kuvasz.source.catalog import introspect, sizes
-from kuvasz.source.catalog.table import SourceTable
+from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.window import Window, split
 from kuvasz.sync.context.alignment import Alignment
 from kuvasz.sync.rules import eligibility, keyless
 from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges
+from kuvasz.sync.rules.partition_memory import is_keeping
 from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
 from kuvasz.sync.watch.renames import located
 from kuvasz.verify.moved import KeyHistory
@@ -114,6 +116,10 @@ _VERSIONS = (
     "versions that do not fit together, or of which two are open, are not mended: correct them in the lake, or drop"
     " the table there: it is copied anew"
 )
+_GONE = (
+    "the map says `partition_removed: keep`, so what the source lacks is left: it may be of a partition that is gone."
+    " {resync} copies the table again, without such rows"
+)
 _SOFT = "where deleted rows stay none is mended: {resync} copies the table again, without those deleted before"
 
 #: Source, lake table, what is being done, parts done, parts in all.
@@ -137,6 +143,7 @@ class _SnapshotRound:
     faults: int = 0  #: keys of a history whose versions do not fit together
     rejected: int = 0  #: rows of the source that do not fit
     lacks: int = 0  #: rows that the lake lacks, where rows can only be counted; less than 0: that it has more
+    has_kept: bool = False  #: what the source lacks may be of a partition that is gone, and stays
 
     @property
     def unmended(self) -> Keys:
@@ -255,6 +262,7 @@ class Verification:
                 spec=spec, table=table, versions=versions, taken=taken, at=at, comparison=comparison,
                 has_only_inserts=keyless.has_only_inserts(seen), names=names,
                 strange=functools.partial(compare, (), without={entry.number for entry in table.index.files}),
+                has_kept=seen.kind is TableKind.PARTITIONED and is_keeping(spec),
             )  # fmt: skip
             done = self._compared(stack, one, keys)
             if keys is None and table.target.type is TableType.HISTORY:
@@ -275,7 +283,7 @@ class Verification:
         rows = one.counted()
         done = _SnapshotRound(at=one.at, found=found, certain=found, undecided=np.zeros(len(found), np.bool_),
                       rows=comparison.rows, named=comparison.shown, compared=one.what,
-                      rejected=comparison.rejected.rows.total())  # fmt: skip
+                      rejected=comparison.rejected.rows.total(), has_kept=one.has_kept)  # fmt: skip
         if len(found) == 0 and not one.lacks(*rows):
             one.check_names(self._url())
             return done
@@ -436,6 +444,7 @@ class _Compared:
     has_only_inserts: bool  #: are published
     names: snapshot.Names  #: of the source table, as its snapshot shows them
     strange: Callable[[], Comparison]  #: see `kuvasz.verify.standing`
+    has_kept: bool  #: see `_SnapshotRound`
 
     def catch_up(self, url: str, moved: KeyHistory, window: Window) -> None:
         """Have the stream told as far as the lake may be with it by now.
@@ -522,18 +531,25 @@ def _position(table: LakeTable, source: Source, spec: SourceTableSpec) -> Source
 
 def _mendable(done: _SnapshotRound, table: LakeTable) -> BoolMask:
     """Say which of the unmended keys could be mended."""
-    kinds = done.certain.kinds[~_is_among(done.certain.keys, done.mended)]
-    # Which of two open versions is the right one, nobody knows.
-    mask: BoolMask = (kinds != DifferenceKind.DOUBLED) | (table.target.type is not TableType.HISTORY)
+    return _is_to_mend(done.certain, done, table)[~_is_among(done.certain.keys, done.mended)]
+
+
+def _is_to_mend(certain: Difference, done: _SnapshotRound, table: LakeTable) -> BoolMask:
+    """Say which keys are anybody's to mend."""
+    mask = np.ones(len(certain), np.bool_)
+    if table.target.type is TableType.HISTORY:  # which of two open versions is the right one, nobody knows
+        mask &= certain.kinds != DifferenceKind.DOUBLED
+    if done.has_kept:
+        mask &= certain.kinds != DifferenceKind.EXTRA
+        if not table.definition.key:  # equal rows, some of which the source has
+            mask &= certain.kinds != DifferenceKind.DOUBLED
     return mask
 
 
 def _unmoved(done: _SnapshotRound, moved: KeyHistory, table: LakeTable) -> Difference:
     """Return what can be mended of keys that did not change since the snapshot."""
     mask = ~moved.touched[find(done.found.keys, done.certain.keys)]
-    if table.target.type is TableType.HISTORY:
-        mask &= done.certain.kinds != DifferenceKind.DOUBLED
-    return done.certain.keep(mask)
+    return done.certain.keep(mask & _is_to_mend(done.certain, done, table))
 
 
 def _with_faults(done: _SnapshotRound, comparison: Comparison) -> _SnapshotRound:
@@ -630,10 +646,11 @@ def _report(report: Report, table: LakeTable, rounds: Sequence[_SnapshotRound], 
         keys=tuple(shown[:SHOWN]),
     )  # fmt: skip
     left = len(last.unmended) + first.faults if can_mend else report.differences
-    return dataclasses.replace(report, left=left, why_left=_why_left(table, left, doubled=report.doubled))
+    why_left = _why_left(table, left, doubled=report.doubled, has_kept=first.has_kept)
+    return dataclasses.replace(report, left=left, why_left=why_left)
 
 
-def _why_left(table: LakeTable, left: int, *, doubled: int) -> str:
+def _why_left(table: LakeTable, left: int, *, doubled: int, has_kept: bool) -> str:
     """Say what keeps keys from being mended; empty if nothing does."""
     if not left:
         return ""
@@ -642,6 +659,8 @@ def _why_left(table: LakeTable, left: int, *, doubled: int) -> str:
     if table.target.is_soft:
         return _SOFT.format(resync=resync_of(table.name))
     is_history = table.target.type is TableType.HISTORY
+    if has_kept and not (is_history and doubled):
+        return _GONE.format(resync=resync_of(table.name))
     return _VERSIONS if is_history and (doubled or left) else ""
 
 

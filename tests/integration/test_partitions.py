@@ -16,7 +16,7 @@ from kuvasz.source.catalog import introspect, look, partitions
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
 from kuvasz.sync.rules import partition_memory
-from kuvasz.verbs import check
+from kuvasz.verbs import check, verify
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import open_table, source_rows
 from tests.support.partitioned import ATTACH, EVENTS, MARCH, STANDALONE, run, wait_equal
@@ -428,6 +428,9 @@ def test_each_type_has_its_way_with_partitions(database: Database, lake_folder: 
         pipeline.wait_applied(database)
         assert len(pipeline.rows("clone")) == left + 1, "they are kept"
         assert len(pipeline.rows("append")) == len(pipeline.rows("changelog")) == 111
+        (report,) = verify.reports(pipeline.config, table="shop.clone", session=lake_folder.session, is_fixing=True)
+        assert report.extra == report.differences == report.left > 0
+        assert len(pipeline.rows("clone")) == left + 1, "they are kept still"
         run(database, "TRUNCATE changelog", "INSERT INTO changelog VALUES (500, '2024-01-05', 1)")
         run(database, "TRUNCATE clone_6_a")
         pipeline.wait_state("shop_eu", "shop.clone", State.ERROR)

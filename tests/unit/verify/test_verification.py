@@ -98,6 +98,27 @@ def test_of_two_open_versions_nobody_knows_the_right_one() -> None:
     assert verification._mendable(done(doubled), table(TableType.HISTORY)).tolist() == [False]
 
 
+@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
+def test_rows_that_stay_because_the_map_says_so_are_told_and_left(kind: TableType) -> None:
+    """What a source lacks may be of a partition that is gone (`partition_removed: keep`)."""
+    kept = done(has_kept=True)
+    stream: Any = Stream()
+    assert verification._unmoved(kept, stream, table(kind)).keys.lo.tolist() == [2, 4]
+    assert verification._mendable(kept, table(kind)).tolist() == [True, False, True]
+    found = report(done(has_kept=True, mended=FOUND.keys.take(np.array([0, 2]))), kind=kind, can_mend=True)
+    assert (found.extra, found.mended, found.left) == (1, 2, 1)
+    assert found.why_left.startswith("the map says `partition_removed: keep`")
+    assert "kuvasz resync --table shop.items" in found.why_left
+
+
+def test_of_equal_rows_without_a_key_more_stay_than_the_source_has_where_some_are_kept() -> None:
+    doubled = difference(listing(k1=1), Listing.concat([listing(k1=1), listing(k1=1)]))
+    keyless, keyed = table(), table()
+    keyless.definition.key = ()
+    assert verification._mendable(done(doubled, has_kept=True), keyless).tolist() == [False]
+    assert verification._mendable(done(doubled, has_kept=True), keyed).tolist() == [True]
+
+
 class Stream:
     """A window whose changes touch some keys."""
 
