@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from kuvasz.model import PgType, TableName
+    from kuvasz.model import PgType
 
 PLUGIN = "pgoutput"
 
@@ -192,7 +192,7 @@ class ExportedSnapshot:
     def window(
         self,
         publications: Sequence[str],
-        table: TableName,
+        oid: int,
         types: Callable[[list[int]], dict[int, PgType]],
         source: str,
     ) -> Window:
@@ -201,7 +201,7 @@ class ExportedSnapshot:
         Raises:
             SourceError: The server failed.
         """
-        return Window(self._pgconn, self.slot, publications, table, types, source)
+        return Window(self._pgconn, self.slot, publications, oid, types, source)
 
     def close(self) -> None:
         """Let the snapshot go. May be called again."""

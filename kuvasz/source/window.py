@@ -25,7 +25,7 @@ from kuvasz.source.drain import best_drain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kuvasz.model import PgType, Relation, TableName
+    from kuvasz.model import PgType, Relation
 
 #: Without a byte for so long the server is taken for dead.
 _SILENCE_S = 60.0
@@ -40,7 +40,7 @@ class Window:
         pgconn: A replication session, idle; it is taken over. If the slot is temporary, the one that made it.
         slot: The slot's name.
         publications: The publications' names.
-        table: The table whose changes are wanted.
+        oid: Of the table whose changes are wanted: messages have the name that it had at their time.
         types: Resolves type oids.
         source: Name of the source.
     """
@@ -50,14 +50,14 @@ class Window:
         pgconn: pq.abc.PGconn,
         slot: str,
         publications: Sequence[str],
-        table: TableName,
+        oid: int,
         types: Callable[[list[int]], dict[int, PgType]],
         source: str,
     ) -> None:
         self._pgconn = pgconn
         self._place = place_of(source)
         self._doing = f"stream slot {slot}"
-        self._table = table
+        self._oid = oid
         self._assembler = Assembler(source, self, types, 64 << 20)
         self._kept: list[Segment | Truncation] = []
         published = sql.literal(",".join(map(sql.identifier, publications)))
@@ -68,7 +68,7 @@ class Window:
 
     def worker(self, source: str, relation: Relation) -> int | None:  # noqa: ARG002 (it is `kuvasz.ports.Routes`)
         """Route the wanted table alone."""
-        return 0 if relation.table == self._table else None
+        return 0 if relation.oid == self._oid else None
 
     def read(self, end: int) -> Iterator[Segment | Truncation]:
         """Yield the table's further changes of transactions whose commit record starts before an LSN.

@@ -262,7 +262,7 @@ class Verification:
                 spec=spec, table=table, versions=versions, taken=taken, at=at, comparison=comparison,
                 has_only_inserts=keyless.has_only_inserts(seen), names=names,
                 strange=functools.partial(compare, (), without={entry.number for entry in table.index.files}),
-                has_kept=seen.kind is TableKind.PARTITIONED and is_keeping(spec),
+                oid=seen.relation.oid, has_kept=seen.kind is TableKind.PARTITIONED and is_keeping(spec),
             )  # fmt: skip
             done = self._compared(stack, one, keys)
             if keys is None and table.target.type is TableType.HISTORY:
@@ -362,13 +362,13 @@ class Verification:
 
     def _window(self, stack: contextlib.ExitStack, one: _Compared) -> Window:
         """Return the stream from the snapshot on, or, if the lake lies before it, from what is confirmed on."""
-        slot, table = self._source.object_name, one.spec.table
+        slot, oid = self._source.object_name, one.oid
         publications = [inserts.object_name(slot) if one.has_only_inserts else slot]
         if one.at >= one.taken.consistent_point:
-            return one.taken.window(publications, table, self._types, self._source.name)
+            return one.taken.window(publications, oid, self._types, self._source.name)
         pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url()), f"read slot {slot}")
         stack.callback(pgconn.finish)
-        window = Window(pgconn, slot, publications, table, self._types, self._source.name)
+        window = Window(pgconn, slot, publications, oid, self._types, self._source.name)
         _check_stopped(self._url(), slot, one.at, self._place(one.spec))  # from here on nobody else can read the slot
         return window
 
@@ -444,6 +444,7 @@ class _Compared:
     has_only_inserts: bool  #: are published
     names: snapshot.Names  #: of the source table, as its snapshot shows them
     strange: Callable[[], Comparison]  #: see `kuvasz.verify.standing`
+    oid: int  #: of the source table
     has_kept: bool  #: see `_SnapshotRound`
 
     def catch_up(self, url: str, moved: KeyHistory, window: Window) -> None:
