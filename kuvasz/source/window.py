@@ -40,7 +40,7 @@ class Window:
         pgconn: A replication session, idle; it is taken over. If the slot is temporary, the one that made it.
         slot: The slot's name.
         publications: The publications' names.
-        oid: Of the table whose changes are wanted: messages have the name that it had at their time.
+        oid: The OID of the table whose changes are wanted; messages have the name that it had at their time.
         types: Resolves type oids.
         source: Name of the source.
     """

@@ -15,7 +15,7 @@ from kuvasz.lake.files import row_search
 from kuvasz.lake.files.data_file import read_fields, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kuvasz.lake.files.files import FileEntry
     from kuvasz.lake.table.table import LakeTable
@@ -116,7 +116,7 @@ class MisfitRows:
     """The rejected rows that have a key, of one target; other tables about the lake have none of it by its key."""
 
     target: str
-    texts: Mapping[str, str]  #: the key by column, without sid
+    is_key: Callable[[Mapping[str, str | None]], bool]  #: whether PostgreSQL's texts by column are it, without sid
     sources: frozenset[str] | None = None  #: whose rows are meant; None: all
 
     def may_be_in(self, entry: FileEntry) -> bool:  # noqa: ARG002 (they have no bounds)
@@ -126,17 +126,17 @@ class MisfitRows:
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """See `RowsToErase.in_file`."""
         schema = table.definition.schema.arrow()
-        wanted = pa.schema([schema.field(name) for name in ("target", "source", "key")])
+        wanted = pa.schema([schema.field(name) for name in ("target", "source", "key", "raw_row")])
         found = read_fields(table.definition.io_properties, path, wanted).to_pylist()
         return np.array([place for place, row in enumerate(found) if self._has(row)], np.uint32)
 
     def _has(self, row: Mapping[str, str | None]) -> bool:
-        if row["target"] != self.target or row["key"] is None:
+        texts = row["key"] or row["raw_row"]  # where there is no key, any of its columns may tell it
+        if row["target"] != self.target or texts is None:
             return False
         if self.sources is not None and names.source_of(row["source"] or "") not in self.sources:
             return False
-        key = json.loads(row["key"])
-        return all(key.get(name) == text for name, text in self.texts.items())
+        return self.is_key(json.loads(texts))
 
     def is_of(self, source: str) -> bool:  # noqa: ARG002 (nothing is noted of any)
         """See `RowsToErase.is_of`."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
 from pyiceberg.expressions.literals import AboveMax, BelowMin, literal
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, FixedType, IcebergType, TimestampType, TimestamptzType
+from pyiceberg.types import BinaryType, BooleanType, FixedType, IcebergType, TimestampType, TimestamptzType
 
 from kuvasz.errors import ConfigError, place_of
 from kuvasz.lake.format.schema import SID, LakeSchema, arrow_field
@@ -25,8 +25,22 @@ class RowKey:
 
     texts: Mapping[str, str]  #: column -> value, as they were given, without sid
     fields: tuple[pa.Field, ...]  #: of the lake, sid among them if it is one of what tells them
+    kinds: tuple[IcebergType, ...]  #: one for each
     values: tuple[pa.Scalar, ...]  #: one for each
     condition: BooleanExpression  #: the same for Iceberg
+
+    def is_of(self, texts: Mapping[str, str | None]) -> bool:
+        """Whether a row has this key, sid aside: a value has many texts, and a person may give another one.
+
+        Args:
+            texts: Column -> value as PostgreSQL prints it in the time zone UTC.
+        """
+        known = zip(self.fields, self.kinds, self.values, strict=True)
+        return all(
+            _is_value(texts.get(field.name), self.texts[field.name], field, kind, value)
+            for field, kind, value in known
+            if field.name in self.texts
+        )
 
 
 def parse(
@@ -48,20 +62,20 @@ def parse(
     texts = _texts(given, key, schema, table)
     wanted = dict(texts) if sid is None else {SID: sid, **texts}
     fields: list[pa.Field] = []
+    kinds: list[IcebergType] = []
     values: list[pa.Scalar] = []
     condition: BooleanExpression = AlwaysTrue()
     for name, text in wanted.items():
         field = schema.by_name(name)
         assert field is not None
-        found = arrow_field(field)
-        value = _value(text, iceberg.find_field(name).field_type, f"{place_of(table=table, column=name)}")
+        found, kind = arrow_field(field), iceberg.find_field(name).field_type
+        place = place_of(table=table, column=name)
+        value = _value(text, kind, place)
         fields.append(found)
-        try:
-            values.append(pa.scalar(getattr(value, "value", value), found.type))
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise _no_value(f"{place_of(table=table, column=name)}", text, str(found.type)) from error
+        kinds.append(kind)
+        values.append(_scalar(value, text, found, place))
         condition = And(condition, EqualTo(term=Reference(name), value=value))
-    return RowKey(texts=texts, fields=tuple(fields), values=tuple(values), condition=condition)
+    return RowKey(texts=texts, fields=tuple(fields), kinds=tuple(kinds), values=tuple(values), condition=condition)
 
 
 def _texts(given: Sequence[str], key: Sequence[str], schema: LakeSchema, table: str) -> dict[str, str]:
@@ -97,6 +111,25 @@ def _value(text: str, kind: IcebergType, place: str) -> Any:  # noqa: ANN401 (Ic
     if isinstance(found, AboveMax | BelowMin):  # outside what the type has
         raise _no_value(place, text, str(kind))
     return found
+
+
+def _scalar(value: Any, text: str, field: pa.Field, place: str) -> pa.Scalar:  # noqa: ANN401 (Iceberg's literals)
+    try:
+        return pa.scalar(getattr(value, "value", value), field.type)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _no_value(place, text, str(field.type)) from error
+
+
+def _is_value(text: str | None, given: str, field: pa.Field, kind: IcebergType, value: pa.Scalar) -> bool:
+    """Whether PostgreSQL's text is the value that a person gave; one that is no value of the type is not."""
+    if text is None or text == given:
+        return text is not None
+    if isinstance(kind, BooleanType):
+        text = {"t": "true", "f": "false"}.get(text, text)
+    try:
+        return bool(_scalar(_value(text, kind, field.name), text, field, field.name) == value)
+    except ConfigError:
+        return False
 
 
 def _no_value(place: str, text: str, kind: str) -> ConfigError:

@@ -63,7 +63,7 @@ class _Row:
     def rejected(self) -> MisfitRows:
         """Return what was rejected of it."""
         mine = None if self.sid is None else frozenset(feed.source.name for feed in self.feeds)
-        return MisfitRows(target=self.target.identifier, texts=self.key.texts, sources=mine)
+        return MisfitRows(target=self.target.identifier, is_key=self.key.is_of, sources=mine)
 
 
 def run(

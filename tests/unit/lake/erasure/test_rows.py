@@ -52,22 +52,26 @@ def test_rows_are_found_in_a_file(file: str, rows: RowsToErase, places: list[int
     assert rows.in_file(table(), file).tolist() == places
 
 
+MINE = '{"a": "7", "b": "x"}'
+
+
 @pytest.mark.parametrize(
     ("sources", "places"),
-    [(None, [0, 3]), (frozenset({"shop_de"}), [0]), (frozenset({"shop_x"}), [])],
+    [(None, [0, 3, 5]), (frozenset({"shop_de"}), [0, 5]), (frozenset({"shop_x"}), [])],
 )
 def test_rejected_rows_are_found_by_key(tmp_path: Path, sources: frozenset[str] | None, places: list[int]) -> None:
-    schema = pa.schema([field(name, pa.string(), at) for at, name in enumerate(("target", "source", "key"), 1)])
+    columns = ("target", "source", "key", "raw_row")
+    schema = pa.schema([field(name, pa.string(), at) for at, name in enumerate(columns, 1)])
     rows = [
-        ("shop.items", "shop_de", '{"a": "7", "b": "x"}'), ("shop.items", "shop_de", '{"a": "8", "b": "x"}'),
-        ("shop.other", "shop_de", '{"a": "7", "b": "x"}'),
-        ("shop.items", "shop_fr/7", '{"c": "", "a": "7", "b": "x"}'), ("shop.items", "shop_de", None),
+        ("shop.items", "shop_de", MINE, None), ("shop.items", "shop_de", '{"a": "8", "b": "x"}', MINE),
+        ("shop.other", "shop_de", MINE, None), ("shop.items", "shop_fr/7", '{"c": "", "a": "7", "b": "x"}', None),
+        ("shop.items", "shop_de", None, None), ("shop.items", "shop_de", None, MINE),
     ]  # fmt: skip
     pq.write_table(
         pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema), tmp_path / "r.parquet"
     )
     told = SimpleNamespace(definition=SimpleNamespace(io_properties={}, schema=SimpleNamespace(arrow=lambda: schema)))
-    mine = MisfitRows(target="shop.items", texts={"a": "7", "b": "x"}, sources=sources)
+    mine = MisfitRows(target="shop.items", is_key=lambda key: (key["a"], key["b"]) == ("7", "x"), sources=sources)
     assert mine.in_file(cast("Any", told), f"file://{tmp_path}/r.parquet").tolist() == places
 
 

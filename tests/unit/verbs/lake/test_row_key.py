@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    BooleanType,
     DateType,
     DecimalType,
     IcebergType,
@@ -70,6 +71,27 @@ def test_a_table_without_a_key_is_asked_by_its_columns() -> None:
 def test_values_have_the_type_of_their_column(kind: IcebergType, text: str, value: object) -> None:
     ((found),) = parse([text], "a", a=kind)[1]
     assert found == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "text"),
+    [
+        (LongType(), "007", "7"),
+        (DecimalType(9, 2), "07.50", "7.50"),
+        (TimestamptzType(), "2026-11-26T11:00:00+01:00", "2026-11-26 10:00:00+00"),
+        (TimestampType(), "2026-11-26T10:00", "2026-11-26 10:00:00"),
+        (UUIDType(), "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        (BinaryType(), "\\x0AFF", "\\x0aff"),
+        (BooleanType(), "true", "t"),
+        (StringType(), "x", "x"),
+    ],
+)
+def test_a_value_is_known_whatever_text_of_it_was_given(kind: IcebergType, given: str, text: str) -> None:
+    iceberg = Schema(NestedField(1, "a", kind), NestedField(2, "sid", StringType()))
+    lake = schema.parse(iceberg.model_dump_json())
+    found = row_key.parse([given], "eu", ("a",), (lake, iceberg), "shop.items")
+    assert found.is_of({"a": text, "b": "any"})
+    assert not any(found.is_of(other) for other in ({"a": None}, {"a": "another"}, {"b": text}, {"a": f"{text}9"}))
 
 
 @pytest.mark.parametrize(
