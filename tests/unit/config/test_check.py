@@ -342,3 +342,8 @@ def test_two_targets_do_not_lie_in_each_other(tmp_path: Path) -> None:
     assert faults(tmp_path, groups(("shop", C, tables.replace("b/c", "bc")))) == []
     tables = "orders: {location: 's3://a/b/'}, items: {location: 's3://a/b/c'}"
     assert "lies in the location of kuvasz.orders" in refusal(tmp_path, groups(("shop", C, tables)))
+
+    for one, other in (("s3://a/b", "s3a://a/b"), ("/a/b", "/a/x/../b"), ("/a/b", "file:///a/./b/c")):
+        tables = f"orders: {{location: '{one}'}}, items: {{location: '{other}'}}"
+        assert "lies in the location of kuvasz.orders" in refusal(tmp_path, groups(("shop", C, tables)))
+    assert faults(tmp_path, with_table("{location: 's3://a/..b'}")) == []
