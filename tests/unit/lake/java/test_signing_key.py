@@ -38,4 +38,4 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_key_is_read(tmp_path: Path) -> None:
     file = tmp_path / "key.pem"
     file.write_text(f"-----BEGIN PRIVATE KEY-----\n{BODY}\n-----END PRIVATE KEY-----\n")
-    assert SigningKey.read(file)
+    assert isinstance(SigningKey.read(file), SigningKey)
