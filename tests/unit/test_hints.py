@@ -56,6 +56,7 @@ FOLLOWED = {
     r"^(verify again|run it again|compare again)": (
         "integration/test_verify_races.py", '"verify again", "run it again"',
     ),
+    r"openssl genpkey": ("unit/lake/java/test_signing_key.py", "shlex.split(command)"),
     r"--with-tags removes": ("integration/test_erase.py", "with_tags=True"),
     r"begin again: it goes on where it was": ("integration/test_erase.py", "world.command("),
     r"whole paths|the whole path": ("unit/verbs/maps/test_stored.py", "taken_in(store, file, {}).is_new"),
@@ -142,7 +143,7 @@ def options() -> set[str]:
 #: In backticks, and no option of ours: those of Spark and of the catalog, programs, patterns, and values.
 _NO_OPTION = {
     "client.region", "spark.cores.max", "spark.driver.memory", "spark.executor.cores", "spark.executor.memory",
-    "jcmd",
+    "jcmd", "openssl genpkey -algorithm ed25519 -out erasures.pem",
     "kuvasz", "*", "null", "resync", "sqlite:map.db", "postgresql://user@host/database",
 }  # fmt: skip
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,4 +42,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_key_is_read(tmp_path: Path) -> None:
     file = tmp_path / "key.pem"
     file.write_text(f"-----BEGIN PRIVATE KEY-----\n{BODY}\n-----END PRIVATE KEY-----\n")
+    assert isinstance(SigningKey.read(file), SigningKey)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+def test_what_the_hint_asks_for_makes_one(tmp_path: Path) -> None:
+    file = tmp_path / "erasures.pem"
+    with pytest.raises(ConfigError) as refused:
+        SigningKey.read(file)
+    (command,) = re.findall(r"`(openssl [^`]+)`", str(refused.value))
+    subprocess.run(shlex.split(command), cwd=tmp_path, check=True, capture_output=True)  # noqa: S603
     assert isinstance(SigningKey.read(file), SigningKey)
