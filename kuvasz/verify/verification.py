@@ -29,7 +29,8 @@ at again. And of each key the lake must have just the rows that were compared (`
 
 What a table keeps of the past is nobody's to make up: of a history only open versions are mended, and append and
 changelog tables not. Nor is it anybody's to remove: where the rows of partitions that are gone stay
-(`partition_removed: keep`), they are extra, and left.
+(`partition_removed: keep`), they are extra, and left. With `origin: none` nobody can tell what the lake lacks from
+what it is not to have: nothing is mended.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kuvasz import lsn
+from kuvasz.config.model import Origin
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import (
     ForeignChange,
@@ -119,6 +121,10 @@ _VERSIONS = (
 _GONE = (
     "the map says `partition_removed: keep`, so what the source lacks is left: it may be of a partition that is gone."
     " {resync} copies the table again, without such rows"
+)
+_OTHERS = (
+    "with `origin: none` nothing is mended: the lake may lack a row because it came to the source by replication."
+    " {resync} copies the table again, with all rows of the source"
 )
 _SOFT = "where deleted rows stay none is mended: {resync} copies the table again, without those deleted before"
 
@@ -209,10 +215,14 @@ class Verification:
             if versions is not None:
                 versions.index.reset()
         report = dataclasses.replace(report, gaps=len(table.notes.gaps(name)))
-        return _report(report, table, rounds, can_mend=self._can_mend(table))
+        report = _report(report, table, rounds, can_mend=self._can_mend(table))
+        if report.left and self._source.origin is Origin.NONE:
+            report = dataclasses.replace(report, why_left=_OTHERS.format(resync=resync_of(table.name)))
+        return report
 
     def _can_mend(self, table: LakeTable) -> bool:
-        return self._is_fixing and not table.definition.is_growing and not table.target.is_soft
+        is_telling = self._source.origin is Origin.ANY
+        return self._is_fixing and is_telling and not table.definition.is_growing and not table.target.is_soft
 
     def _check_follows(self, spec: SourceTableSpec, table: LakeTable, why_not: str) -> None:
         """Refuse a table of which nobody can tell how far the lake is.

@@ -6,6 +6,7 @@ import pytest
 
 from kuvasz.config.model import Config
 from kuvasz.source.check import preflight
+from kuvasz.verbs import verify
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.postgres import Database, needs
 
@@ -58,6 +59,10 @@ def test_replicated_rows_are_left_out(database: Database, lake_folder: LakeFolde
             database.execute("INSERT INTO log VALUES (6, 6)")
             pipeline.wait_applied(database)
             assert (keys(pipeline, "items"), keys(pipeline, "log")) == ([1, 2, 3, 4], [1, 4, 6])
+            (report,) = verify.reports(config, table="shop.items", session=lake_folder.session, is_fixing=True)
+            assert (report.differences, report.mended, report.left) == (3, 0, 3)
+            assert report.why_left.startswith("with `origin: none` nothing is mended")
+            assert keys(pipeline, "items") == [1, 2, 3, 4], "row 5 is another database's"
         wanted = preflight.StreamOptions(is_own_alone=True)
         found = preflight.check_source(database.url, "shop", "eu", [], wanted=wanted)
         (advice,) = [one for one in found if one.check == "origin"]

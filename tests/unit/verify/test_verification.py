@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kuvasz.config.model import Origin
 from kuvasz.errors import SourceError, TableError
 from kuvasz.fold.difference import Difference, DifferenceKind, Listing, difference
 from kuvasz.fold.keys import Keys
@@ -117,6 +119,14 @@ def test_of_equal_rows_without_a_key_more_stay_than_the_source_has_where_some_ar
     keyless.definition.key = ()
     assert verification._mendable(done(doubled, has_kept=True), keyless).tolist() == [False]
     assert verification._mendable(done(doubled, has_kept=True), keyed).tolist() == [True]
+
+
+@pytest.mark.parametrize(("origin", "can_mend"), [(Origin.ANY, True), (Origin.NONE, False)])
+def test_where_rows_of_others_cannot_be_told_nothing_is_mended(scene: Scene, origin: Origin, can_mend: bool) -> None:
+    lake: Any = None
+    source = dataclasses.replace(scene.source, origin=origin)
+    made = Verification(source, lake, is_fixing=True, on_progress=lambda *_: None)
+    assert made._can_mend(table()) == can_mend
 
 
 class Stream:
