@@ -125,6 +125,33 @@ def test_one_that_truncates_deletes_what_was_there_before_it(world: World) -> No
     assert of(world, "us") == {1: (0, "b", None)}
 
 
+@pytest.mark.parametrize("is_together", [False, True])
+def test_a_truncate_leaves_the_large_transaction_of_another_source_what_it_has(
+    world: World, *, is_together: bool
+) -> None:
+    """It writes the files anew that both have rows in, and the transaction has rows of these to let go of."""
+    prepare(world, "eu", "us")
+    eu, us = Sender(), Sender("us")
+    world.applied(work(eu.one(insert(1), insert(2)), us.one(insert(1, 1, "x"), insert(2, 2, "y"), insert(3, 3, "z"))))
+    lsn = us.commit_lsn()
+    world.applied(work(us.part(lsn, update(1, 5, SAME), delete(2), insert(4)), open_sources=["us"]))
+    parts = (
+        [us.part(lsn, update(3, 7, SAME), update(1, 6, SAME))],
+        [us.segment([(lsn, [update(5, 3, SAME, old=4), insert(9)])])],
+    )
+    if is_together:
+        world.applied(work(*parts[0], eu.truncation(), *parts[1]))
+    else:
+        world.applied(work(eu.truncation(), open_sources=["us"]))
+        world.applied(work(*parts[0], open_sources=["us"]))
+        world.applied(work(*parts[1]))
+    assert of(world) == {1: (0, "b", 12_000), 2: (0, "b", 12_000)}
+    assert of(world, "us") == {
+        1: (6, "x", None), 2: (2, "y", 12_000), 3: (7, "z", None), 4: (0, "b", 12_000), 5: (3, "b", None),
+        9: (0, "b", None),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_happens_the_lake_has_what_lives_and_what_lived(world: World, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 (no secret)

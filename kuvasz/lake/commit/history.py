@@ -321,7 +321,7 @@ class HistoryWriter:
             else:
                 changeset.dropped.add(number)
             (fresh,) = table.index.add_files(done.files, changeset, owner)
-            moves[number] = (fresh, done.positions)
+            moves[number] = changeset.moved[number] = (fresh, done.positions)
         table.index.places.remap(moves)
 
     # Places

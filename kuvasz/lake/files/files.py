@@ -20,7 +20,7 @@ from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile, check_size, file_io
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format.layout import Values
-from kuvasz.model import NO_OPERATIONS, UInt32s
+from kuvasz.model import NO_OPERATIONS, Int32s, UInt32s
 
 #: Reserved ids of position delete files (Iceberg spec, "Position Delete Files").
 _PATH_ID = 2147483546
@@ -244,6 +244,7 @@ class Changeset:
         self.added: dict[int, tuple[DataFile, str | None]] = {}  #: number -> file, sid
         self.deletes: dict[int, BitMap64] = {}  #: number -> positions deleted by this commit
         self.dropped: set[int] = set()  #: whole files
+        self.moved: dict[int, tuple[int, Int32s]] = {}  #: file -> that which took its rows, and where each is, or -1
         self.obsolete: list[str] = []  #: new files that others took the place of, needed until the commit is there
         self.operations = NO_OPERATIONS  #: of the sources' rows that it is made of
         self.sent: Sent | None = None  #: the commit, once it was sent
@@ -274,6 +275,15 @@ class Changeset:
                 self.deletes[number] |= fresh
             else:
                 self.deletes[number] = fresh
+
+    def follow(self, moved: Mapping[int, tuple[int, Int32s]]) -> None:
+        """Delete rows where another commit has put them; `moved` as that one's."""
+        for number, (fresh, places) in moved.items():
+            named = self.deletes.pop(number, None)
+            if named is not None:
+                rows = places[np.fromiter(named, np.int64, len(named))]
+                rows = rows[rows >= 0]
+                self.delete(np.full(len(rows), fresh, np.uint32), rows.astype(np.uint32))
 
     def merge(self, other: Changeset) -> None:
         """Take over everything of another one."""

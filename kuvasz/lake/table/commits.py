@@ -168,6 +168,7 @@ class Commits:
         if self._definition.keeps_order and changeset.added:
             sequence = changeset.sequence or self._table.snapshots.sequence
         self._index.files.accept(changeset, sent, sequence)
+        self._index.follow_open(changeset)
         size = sum(file.size for file, _ in changeset.added.values())
         if changeset.is_rewrite:
             self.rewritten_bytes += size

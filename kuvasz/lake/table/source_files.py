@@ -128,6 +128,7 @@ class SourceFiles:
         pending = self._open.pop(source)
         if pending.truncates is not None:
             self._truncate(source, pending.truncates[0], changeset, reserved)
+        pending.changeset.follow(changeset.moved)
         changeset.merge(pending.changeset)
         for keys, files, rows in pending.entries:
             self._places().insert(keys, files, rows)

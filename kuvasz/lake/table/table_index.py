@@ -209,6 +209,11 @@ class TableIndex:
             changeset.add(numbers[-1], file, self.owner_of(file, sid))
         return numbers
 
+    def follow_open(self, changeset: Changeset) -> None:
+        """Have open transactions delete rows where a commit that is there has moved them."""
+        for pending in self._open.values():
+            pending.changeset.follow(changeset.moved)
+
     def owner_of(self, file: DataFile, sid: str | None) -> str | None:
         """Return the sid of all rows of a file of several sources, if a partition has those of one alone."""
         if sid is not None or not self._definition.target.has_sid or file.sids is None:
