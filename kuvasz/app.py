@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from kuvasz import failpoints
 from kuvasz.config import names
@@ -44,6 +44,7 @@ from kuvasz.sync.rules.map_difference import MapDifference
 from kuvasz.sync.rules.targets import Targets
 from kuvasz.sync.source_sync import SourceSync
 from kuvasz.sync.sources import Sources
+from kuvasz.tracing.open_telemetry import Tracing
 from kuvasz.view import View, source_view, staged_view
 from kuvasz.worker.cuts import Cuts
 from kuvasz.worker.flush import FlushPolicy
@@ -83,6 +84,7 @@ class App:
         self.budget = Budget(config.pipeline.most_waiting_bytes)
         self.receipts = Receipts()
         self.verdicts = Verdicts(state.verdicts)
+        self._tracing = Tracing(config.tracing.endpoint) if config.tracing.enabled else None
         self.phase = "starting"
         self.lot = ParkingLogs(logs_of(config), config.pipeline.park_bytes, progress.hold, progress.release)
         self._stop = asyncio.Event()
@@ -110,6 +112,7 @@ class App:
             on_failure=self._on_failure,
             on_receipt=self.receipts.tell,
             lot=self.lot,
+            on_durable=None if self._tracing is None else self._tracing.traces.durable,
         )
 
     def _shared(self, state: StateStore, targets: Targets) -> Shared:
@@ -226,7 +229,7 @@ class App:
         await asyncio.gather(asyncio.to_thread(self._open_lake), asyncio.to_thread(warm))
         try:
             self._workers.start()
-            async with asyncio.TaskGroup() as tasks:
+            async with self._traced(), asyncio.TaskGroup() as tasks:
                 self._sources.begin(tasks)
                 self.phase = "running"
                 patrolling = tasks.create_task(patrol(self.lake, self._workers), name="lake patrol")
@@ -244,6 +247,18 @@ class App:
                 await asyncio.to_thread(self._staged.close)
             await asyncio.to_thread(self.lake.close)
             self.lot.close()
+
+    @contextlib.asynccontextmanager
+    async def _traced(self) -> AsyncIterator[None]:
+        """Have traces sent while the body runs, if the map says so."""
+        if self._tracing is None:
+            yield
+            return
+        try:
+            with self._tracing.hearing():
+                yield
+        finally:
+            await asyncio.to_thread(self._tracing.end)
 
     def _open_lake(self) -> None:
         begin = time.monotonic()

@@ -208,6 +208,7 @@ class Event(enum.Enum):
     ABOUT_LOST = "about_lost", WARNING, "rows for a table about the lake found no room, and are lost"
 
     # Kuvasz itself.
+    TRACING_FAILED = "tracing_failed", WARNING, "traces cannot be sent"
     LOG_FILE_FAILED = "log_file_failed", WARNING, "the log's file cannot be written: its lines go to stderr"
     BUG_IN_COMMIT = "bug", ERROR, "a commit failed in our own code", _TRACEBACK
     BUG_IN_MAINTENANCE = "bug", ERROR, "maintenance failed in our own code", _TRACEBACK

@@ -28,6 +28,7 @@ lock dev pyproject.toml --extra dev
 upgrade=--upgrade
 lock demo pyproject.toml --extra demo --constraints requirements/dev.lock
 lock docs pyproject.toml --extra docs --constraints requirements/dev.lock
+lock tracing pyproject.toml --extra tracing --constraints requirements/dev.lock
 lock run pyproject.toml --constraints requirements/dev.lock
 [ "${1:-}" = keep ] && upgrade=
 lock build requirements/build.in --constraints requirements/dev.lock

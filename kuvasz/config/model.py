@@ -506,6 +506,16 @@ class LogConfig(Section):
         return self if self.file is None else self.model_copy(update={"file": _from(folder, self.file)})
 
 
+class TracingConfig(Section):
+    """Traces for OpenTelemetry; `OTEL_…` in the environment say the rest."""
+
+    enabled: bool = False
+    """Whether each mini-transaction is sent as a trace, by OTLP over HTTP. Needs `pip install 'kuvasz[tracing]'`."""
+
+    endpoint: kinds.Text | None = None
+    """The collector's, such as `http://collector:4318`; `OTEL_EXPORTER_OTLP_ENDPOINT` by default."""
+
+
 class MapConfig(Section):
     """How this file itself is used while kuvasz runs; see `kuvasz reload`."""
 
@@ -805,6 +815,9 @@ class Config(Section):
     log: Annotated[LogConfig, BeforeValidator(kinds.empty)] = Field(default_factory=LogConfig)
     """What kuvasz tells of itself, and where."""
 
+    tracing: Annotated[TracingConfig, BeforeValidator(kinds.empty)] = Field(default_factory=TracingConfig)
+    """Traces for OpenTelemetry."""
+
     map: Annotated[MapConfig, BeforeValidator(kinds.empty)] = Field(default_factory=MapConfig)
     """How this file itself is used while kuvasz runs."""
 
@@ -843,6 +856,7 @@ SECTIONS: dict[str, type[Section]] = {
     "maintenance": MaintenanceConfig,
     "server": ServerConfig,
     "log": LogConfig,
+    "tracing": TracingConfig,
     "map": MapConfig,
     "cuts": CutsConfig,
     "verify": VerificationConfig,

@@ -29,6 +29,7 @@ class Backlog:
         self._waiting: list[Delivery] = []
         self._bytes = 0
         self._since = 0.0  #: when the first of it came
+        self.came = 0.0  #: when the first came of what `pop` returned last
         self._last = 0.0  #: when the last of it came
         self._seen: set[tuple[str, int]] = set()  #: the relations it is of: source, OID
         self._dirty: set[str] = set()  #: the targets of those
@@ -86,7 +87,7 @@ class Backlog:
         """Return as much as one mini-transaction takes; see `kuvasz.worker.shares`."""
         taken, self._waiting = portion(self._waiting, self._policy.most(len(self._dirty)))
         self._bytes -= sum(delivery.bytes for delivery in taken)
-        self._since = time.monotonic()
+        self.came, self._since = self._since, time.monotonic()
         self._seen, self._dirty = set(), set()
         for delivery in self._waiting:
             self._note(delivery)

@@ -11,6 +11,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.ports import Failure, Lake, Pending, Receipt
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
+from kuvasz.tracing.mini_transaction import MiniTransaction, OnDurable, Times
 from kuvasz.worker.gather import Gathered
 from kuvasz.worker.handover import Handover, Item
 from kuvasz.worker.outcomes import Outcomes
@@ -31,6 +32,7 @@ class CommitLoop:
         budget: Told which bytes are no longer waiting.
         under_way: Told what has ended.
         signals: Whether to stop.
+        on_durable: Called for every mini-transaction whose times were noted.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class CommitLoop:
         budget: Budget,
         under_way: UnderWay,
         signals: Signals,
+        on_durable: OnDurable | None = None,
     ) -> None:
+        self._on_durable = on_durable
         self._number = number
         self._lake = lake
         self._outcomes = outcomes
@@ -56,10 +60,11 @@ class CommitLoop:
         while (item := self._next(handover)) is not None:
             gathered, written = item
             begin = time.monotonic()
-            receipts = []
+            receipts, failed = [], []
             for outcome in self._lake.commit(written):
                 if isinstance(outcome, Failure):
                     self._outcomes.fail(outcome)
+                    failed.append(outcome.target)
                 elif isinstance(outcome, Pending):
                     self._leave_aside(gathered, outcome)
                 else:
@@ -75,6 +80,23 @@ class CommitLoop:
             _log.tell(
                 Event.DURABLE, worker=self._number, bytes=gathered.bytes, seconds=round(time.monotonic() - begin, 4)
             )
+
+            if self._on_durable is not None and gathered.times is not None:
+                gathered.times.committing, gathered.times.durable = begin, time.monotonic()
+                self._on_durable(self._traced(gathered, gathered.times, receipts, failed))
+
+    def _traced(
+        self, gathered: Gathered, times: Times, receipts: list[Receipt], failed: list[str]
+    ) -> MiniTransaction:  # fmt: skip
+        return MiniTransaction(
+            worker=self._number,
+            times=times,
+            bytes=gathered.bytes,
+            rows=sum(receipt.rows for receipt in receipts),
+            through={source: through for source, (through, _) in gathered.through.items()},
+            snapshots={receipt.target: receipt.snapshot_id for receipt in receipts},
+            failed=tuple(failed),
+        )
 
     def _next(self, handover: Handover) -> Item:
         item = None if self._signals.died is not None and handover.is_empty else handover.get()

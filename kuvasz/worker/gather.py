@@ -11,6 +11,7 @@ from kuvasz.config import names
 from kuvasz.model import Delivery, Relation, Replay, Segment, Truncation
 from kuvasz.ports import TableWork
 from kuvasz.route import parts
+from kuvasz.tracing.mini_transaction import Times
 
 #: (source, relation) -> target, and the name it knows the relation's source by; None if the map has no target.
 TargetOf = Callable[[str, Relation], tuple[str, str] | None]
@@ -47,6 +48,7 @@ class Gathered:
     bytes_of: Mapping[str, int]  #: source -> bytes of its deliveries
     to_park: tuple[ToPark, ...] = ()  #: in the order of the stream; to be parked before `through` is durable
     replays: tuple[tuple[str, Replay], ...] = ()  #: (source, replay) of the works that come from a parking log
+    times: Times | None = None  #: where it is traced
 
     @property
     def bytes(self) -> int:

@@ -18,6 +18,7 @@ from kuvasz.ports import Failure, Lake
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
+from kuvasz.tracing.mini_transaction import OnDurable
 from kuvasz.worker.backlog import Backlog
 from kuvasz.worker.commit_loop import CommitLoop
 from kuvasz.worker.flush import FlushPolicy
@@ -45,6 +46,7 @@ class Worker:
         on_failure: Called after a table was put into error.
         on_receipt: Called for every commit.
         lot: Takes the changes of tables that do not follow; None: they are dropped, and their sources are held.
+        on_durable: Called for every mini-transaction that is durable; None: their times are not even noted.
     """
 
     def __init__(  # noqa: PLR0913 (the neighbours of a stage are its parameters)
@@ -60,6 +62,7 @@ class Worker:
         on_failure: OnFailure,
         on_receipt: OnReceipt,
         lot: ParkingLogs | None = None,
+        on_durable: OnDurable | None = None,
     ) -> None:
         self._number = number
         self._signals = signals = Signals()
@@ -67,10 +70,10 @@ class Worker:
         self._under_way = UnderWay()
         handover = Handover()
         gather = functools.partial(_gatherer(states, lot).gather, target_of=target_of, is_active=states.is_active)
-        writing = WriteLoop(number, lake, gather, lot, signals)
+        writing = WriteLoop(number, lake, gather, lot, signals, is_traced=on_durable is not None)
         outcomes = Outcomes(states, progress, lot, on_failure=on_failure, on_receipt=on_receipt)
         self._outcomes = outcomes
-        committing = CommitLoop(number, lake, outcomes, progress, budget, self._under_way, signals)
+        committing = CommitLoop(number, lake, outcomes, progress, budget, self._under_way, signals, on_durable)
         write = functools.partial(writing.run, self._backlog, self._under_way, handover)
         commit = functools.partial(committing.run, handover)
         self._threads = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import Delivery
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Lake
+from kuvasz.tracing.mini_transaction import Times
 from kuvasz.worker.backlog import Backlog
 from kuvasz.worker.gather import Gathered
 from kuvasz.worker.handover import Handover, Item
@@ -34,6 +36,7 @@ class WriteLoop:
         gather: Sorts deliveries by target.
         lot: Takes the changes of tables that do not follow; None: they are dropped.
         signals: When to stop.
+        is_traced: Whether times are noted.
     """
 
     def __init__(
@@ -43,7 +46,10 @@ class WriteLoop:
         gather: Callable[[Iterable[Delivery]], Gathered],
         lot: ParkingLogs | None,
         signals: Signals,
+        *,
+        is_traced: bool = False,
     ) -> None:
+        self._is_traced = is_traced
         self._number = number
         self._lake = lake
         self._gather = gather
@@ -56,8 +62,12 @@ class WriteLoop:
         while (deliveries := self._take(last_begin, backlog, under_way, handover)) is not None:
             last_begin = time.monotonic()
             gathered = self._gather(deliveries)
+            if self._is_traced:
+                gathered = dataclasses.replace(gathered, times=Times(backlog.came, last_begin))
             self._park(gathered)
             written = self._write(gathered)
+            if gathered.times is not None:
+                gathered.times.written = time.monotonic()
             _log.tell(
                 Event.WRITTEN,
                 worker=self._number,

@@ -16,29 +16,27 @@ ORDINARY = frozenset(
     add address admin analyzer ancestor answer app append applied apply armed assembler audit backlog bad begin
     binding blocker body buckets builder busy bytes calls candidate catalog catching cells change changed changes
     check checkpoints classes clock clone close closed column columns command commit compare compared comparison
-    complete computed config connection consume context copied copies copy count counter counts current damaged
-    data database dead decode definition delete deleted deletion difference different differing document done
-    downstream drain drop earlier edit elements embedded engine entry error evaluated events evolution exported
+    complaints complete computed config connection consume context copied copies copy count counter counts current
+    damaged data database dead decode definition delete deleted deletion difference different differing document
+    done downstream drain drop earlier edit elements embedded engine entry error evaluated events evolution exported
     expression expressions failed failure fetch fetched field fields file files filled filter finding flat float
     flush folded folder foreign form format formatter full gathered gatherer gathering globals gone group handle
-    handover
-    handshake held history iceberg import index input int internal interruption job jobs json jvm keepalive kernel
-    key keys kind kuvasz lake large last late layout level lifetime limit line list listing live load loaded lock
-    locked
-    log logical logs loop lost maintainer maintenance manifest map mapped mask membership memory message messages
-    metrics mismatch move name needed neighbours node not number numbered observer of offset offsets on one only
-    open operations option options order ordering origin orphans other out outcome output own ownership page
+    handover handshake held history iceberg import index input int internal interruption job jobs json jvm keepalive
+    kernel key keys kind kuvasz lake large last late layout level lifetime limit line list listing live load loaded
+    lock locked log logical logs loop lost maintainer maintenance manifest map mapped mask membership memory message
+    messages metrics mismatch move name needed neighbours node not number numbered observer of offset offsets on one
+    only open operations option options order ordering origin orphans other out outcome output own ownership page
     parameter park parking part partition partitions parts pause pg pipeline plain plan planning policy position
     postgres preflight preparation problem progress projecting projection publication publications put query range
-    rates read reader readers reading recovery redactor refused rejoin relation relax removal removed rename
-    renamed renames repair replaced replay replaying replica replication report request requests reset retry
-    rewrite rights role round row rows rule run running schedule schema scope secret section seen selection sent
-    server session setting settings setup severity share shared show shutdown signal signing slice slot snapshot
-    source spark spec sqlite stage start state states status stderr step store stored stream stuck summarize
-    swapped sync system table tables taken taking task text thread time timeline tls to token too track
-    transaction transactions transform truncate truncated truncation type unclear under undurable unique unknown
-    unlogged unwritten up upstream url value variable vector verb verification versions view waiting wake warm
-    watch watches way when widen window worker write writer writing written
+    rates read reader readers reading recovery redactor refused rejoin relation relax removal removed rename renamed
+    renames repair replaced replay replaying replica replication report request requests reset retry rewrite rights
+    role round row rows rule run running schedule schema scope secret section seen selection sent server session
+    setting settings setup severity share shared show shutdown signal signing slice slot snapshot source spark spec
+    sqlite stage start state states status stderr step store stored stream stuck summarize swapped sync system table
+    tables taken taking task text thread time timeline tls to token too trace tracing track transaction transactions
+    transform truncate truncated truncation type unclear under undurable unique unknown unlogged unwritten up
+    upstream url value variable vector verb verification versions view waiting wake warm watch watches way when
+    widen window worker write writer writing written
     """.split()  # noqa: SIM905 (read as a text)
 )
 

@@ -32,7 +32,7 @@ REASON = "Large because "
 
 
 #: Where records are made and formatted; and where an engine's logger is told to be silent.
-LOGGERS = {"events.py", "log/lines.py", "lake/executors/analyzer.py"}
+LOGGERS = {"events.py", "log/lines.py", "tracing/open_telemetry.py", "lake/executors/analyzer.py"}
 
 
 def attributes(of: str) -> dict[str, set[str]]:

@@ -23,6 +23,7 @@ ELSEWHERE = {
     # Values, names and ports, without a decision of their own.
     "ports.py": "contract/test_lake.py",
     "parking/ports.py": "contract/test_parking_logs.py",
+    "tracing/mini_transaction.py": "unit/worker/test_worker.py",
     "state/ports.py": "contract/test_state.py",
     "admin/pages/fleet_page.py": "unit/admin/pages/test_pages.py",
     "admin/pages/source_page.py": "unit/admin/pages/test_pages.py",

@@ -14,8 +14,8 @@ from tests.support.maps import SHOP, faults, refusal
         ("workers: 3", "1:1: workers: unknown key 'workers': it belongs to pipeline"),
         (
             "zzz: 3",
-            "1:1: zzz: unknown key 'zzz': known are lake, spark, pipeline, maintenance, server, log, map, cuts,"
-            " verify, cluster, databases",
+            "1:1: zzz: unknown key 'zzz': known are lake, spark, pipeline, maintenance, server, log, tracing, map,"
+            " cuts, verify, cluster, databases",
         ),
         ("lake: 5", "1:7: lake: must be a mapping (key: value), not 5"),
         ("lake: [a]", "1:7: lake: must be a mapping (key: value), not a list"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,6 +17,7 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
+from kuvasz.tracing.mini_transaction import MiniTransaction
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker
 from tests.support.changes import ITEMS, TABLE, TARGET, Sender, feed, insert, relation, target
@@ -56,6 +59,7 @@ class Bench:
         self.states = TableStates(MemoryNotes())
         self.failures: list[Failure] = []
         self.receipts: list[Receipt] = []
+        self.durable: list[MiniTransaction] = []
         for name, found in ((TARGET, ITEMS), (OTHER, OTHERS)):
             self.lake.prepare(target(name), feed("eu", name, table=found.table), found)
             self.lake.copy(feed("eu", name), found, [], SourcePosition(lsn=1000), lambda *_: None)
@@ -65,6 +69,7 @@ class Bench:
         self.worker = Worker(
             0, self.lake, target_of=self._target, progress=self.progress, budget=self.budget, states=self.states,
             policy=FlushPolicy(interval_s=0.0, bytes=1), on_failure=self._fail, on_receipt=self.receipts.append,
+            on_durable=self.durable.append,
         )  # fmt: skip
         self.held_at_failure: list[int] = []
 
@@ -114,6 +119,18 @@ def test_applies_and_confirms(bench: Bench) -> None:
     assert sum(receipt.rows for receipt in bench.receipts) == 2
     (state,) = [state for state in bench.states.snapshot() if state.target == TARGET]
     assert (state.rows, state.commits, state.last_commit_us) == (2, 2, 12000)
+
+
+def test_what_is_durable_is_told_with_the_times_of_its_steps(bench: Bench) -> None:
+    begin = time.monotonic()
+    bench.worker.start()
+    bench.put(Sender().one(insert(1)), through=1108)
+    bench.wait(lambda: bench.durable, "it is told")
+    (one,) = bench.durable
+    assert (one.worker, one.bytes, one.rows, one.through, one.failed) == (0, 100, 1, {"eu": 1108}, ())
+    assert one.snapshots == {TARGET: bench.receipts[0].snapshot_id}
+    times = [begin, *dataclasses.astuple(one.times), time.monotonic()]
+    assert times == sorted(times)
 
 
 def test_confirms_nothing_that_is_only_written(bench: Bench) -> None:
