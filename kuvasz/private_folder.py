@@ -1,4 +1,4 @@
-"""Folders for what only this user may see: rows on their way, before anything of them is masked or left out."""
+"""Folders for what only this user may see, such as rows before anything is masked; files, exchanged as a whole."""
 
 from __future__ import annotations
 
@@ -42,10 +42,31 @@ def make_state(folder: Path) -> None:
             _close(folder, found)
 
 
+def exchange(file: Path, text: str, *, is_durable: bool = True) -> None:
+    """Have a file hold a text; it holds all of it, or what it held before, whatever happens meanwhile.
+
+    Args:
+        file: The file; its folder is made if it is missing.
+        text: The text.
+        is_durable: Whether that goes for a crash of the machine as well, which takes the time of a disk.
+
+    Raises:
+        OSError: It holds what it held before.
+    """
+    fresh = file.with_suffix(".new")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with fresh.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        if is_durable:
+            stream.flush()
+            os.fsync(stream.fileno())
+    fresh.replace(file)
+
+
 def _close(folder: Path, found: os.stat_result) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if mode & _OTHERS:
         folder.chmod(mode & ~_OTHERS)
 
 
-__all__ = ["make", "make_state"]
+__all__ = ["exchange", "make", "make_state"]

@@ -15,6 +15,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from kuvasz import private_folder
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import StoredFeeds
 
@@ -68,14 +69,8 @@ class FeedFile(StoredFeeds):
                 self._file.unlink()  # an older one would lie
 
     def _write(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None]) -> None:
-        fresh = self._file.with_suffix(".new")
-        self._file.parent.mkdir(parents=True, exist_ok=True)
         kept = {"feeds": {feeder: sorted(targets) for feeder, targets in sorted(feeds.items())}, "sids": sids}
-        with fresh.open("w", encoding="utf-8") as stream:
-            stream.write(json.dumps(kept))
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.replace(self._file)
+        private_folder.exchange(self._file, json.dumps(kept))
         _sync(self._file.parent)
 
 

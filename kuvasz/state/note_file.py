@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from typing_extensions import override
 
+from kuvasz import private_folder
 from kuvasz.errors import StateError
 from kuvasz.state.ports import Note, NoteStore, TableKey
 
@@ -55,14 +55,8 @@ class NoteFile(NoteStore):
             {"target": target, "source": source, **dataclasses.asdict(note)}
             for (target, source), note in sorted(notes.items())
         ]
-        fresh = self._file.with_suffix(".new")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("w", encoding="utf-8") as stream:
-                json.dump({"tables": tables}, stream, indent=1)
-                stream.flush()
-                os.fsync(stream.fileno())
-            fresh.replace(self._file)
+            private_folder.exchange(self._file, json.dumps({"tables": tables}, indent=1))
         except OSError as error:
             raise StateError(
                 f"{self._file} cannot be written: {(error.strerror or str(error)).lower()}",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from typing_extensions import override
 
+from kuvasz import private_folder
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import KnownFile, StoredFiles
 
@@ -50,18 +50,10 @@ class RelationFiles(StoredFiles):
             return
         self._files = after
         try:
-            self._write()
+            known = {str(oid): dataclasses.asdict(one) for oid, one in sorted(self._files.items())}
+            private_folder.exchange(self._path, json.dumps(known))
         except OSError as error:  # an older one cries wolf, and the table is compared
             _log.tell(Event.RELATION_FILES_FAILED, file=str(self._path), error=str(error))
-
-    def _write(self) -> None:
-        fresh = self._path.with_suffix(".new")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("w", encoding="utf-8") as stream:
-            stream.write(json.dumps({str(oid): dataclasses.asdict(one) for oid, one in sorted(self._files.items())}))
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.replace(self._path)
 
 
 __all__ = ["FOLDER", "RelationFiles"]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from kuvasz import private_folder
 from kuvasz.events import Event, EventLog
 from kuvasz.model import SourcePosition
 from kuvasz.state.ports import FormerPosition, TableWitness, Witness
@@ -89,11 +90,8 @@ class WitnessFiles(Witness):
 
     def _write(self, table: str) -> None:
         file, noted = self._file(table), {"table": table, **self._seen[table].as_json()}
-        fresh = file.with_suffix(".new")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(noted), encoding="utf-8")
-            fresh.replace(file)
+            private_folder.exchange(file, json.dumps(noted), is_durable=False)
         except OSError as error:  # an older witness is one all the same
             _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
 

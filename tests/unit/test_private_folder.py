@@ -57,3 +57,20 @@ def test_what_its_owner_may_not_do_stays_so(tmp_path: Path) -> None:
     (tmp_path / "read").mkdir(mode=0o555)
     private_folder.make_state(tmp_path / "read")
     assert mode(tmp_path / "read") == 0o500
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_a_file_holds_the_one_text_or_the_other(tmp_path: Path, is_durable: bool) -> None:
+    file = tmp_path / "deep" / "notes.json"
+    private_folder.exchange(file, "first", is_durable=is_durable)
+    private_folder.exchange(file, "ö", is_durable=is_durable)
+    assert (file.read_text("utf-8"), sorted(tmp_path.rglob("*.*"))) == ("ö", [file])
+
+
+def test_a_text_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    file = tmp_path / "notes.json"
+    private_folder.exchange(file, "before")
+    (tmp_path / "notes.new").mkdir()
+    with pytest.raises(OSError, match=r"notes\.new"):
+        private_folder.exchange(file, "after")
+    assert file.read_text("utf-8") == "before"

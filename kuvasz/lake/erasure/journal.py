@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz import private_folder
@@ -85,14 +84,9 @@ class Journal:
         return found
 
     def _put(self, path: Path, text: str) -> None:
-        fresh = path.with_suffix(".new")
         try:
             private_folder.make_state(self._folder)
-            with fresh.open("w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            fresh.replace(path)
+            private_folder.exchange(path, text)
         except OSError as error:
             raise self._unusable(path, error) from error
 

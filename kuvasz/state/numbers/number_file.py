@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from kuvasz import private_folder
 from kuvasz.errors import StateError
 from kuvasz.state.numbers.numbers_of_kind import EntryName, NumbersOfKind
 from kuvasz.state.ports import StoredNumbers
@@ -92,14 +92,9 @@ class NumberFile(StoredNumbers):
             ) from error
 
     def _write(self, kinds: Mapping[str, NumbersOfKind]) -> None:
-        fresh = self._file.with_suffix(".new")
+        kept = {"version": VERSION, "kinds": {kind: one.as_json() for kind, one in kinds.items()}}
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("w", encoding="utf-8") as stream:
-                json.dump({"version": VERSION, "kinds": {kind: one.as_json() for kind, one in kinds.items()}}, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            fresh.replace(self._file)
+            private_folder.exchange(self._file, json.dumps(kept))
         except OSError as error:
             raise StateError(
                 f"{self._file} cannot be written: {(error.strerror or str(error)).lower()}",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from kuvasz import private_folder
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import StoredVerdicts, TableKey
 from kuvasz.state.verdicts.verdict import Verdict
@@ -41,11 +42,8 @@ class VerdictFile(StoredVerdicts):
         """See `StoredVerdicts.put`. After a crash the file is the old one or the new one."""
         kept = {key: verdict for key, verdict in {**self.all(), **verdicts}.items() if verdict is not None}
         entries = [{"target": target, "source": source, **one.as_json()} for (target, source), one in kept.items()]
-        fresh = self._file.with_suffix(".new")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps({"tables": entries}), encoding="utf-8")
-            fresh.replace(self._file)
+            private_folder.exchange(self._file, json.dumps({"tables": entries}), is_durable=False)
         except OSError as error:
             _log.tell(Event.VERDICTS_FAILED, file=str(self._file), error=str(error))
 
