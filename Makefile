@@ -16,7 +16,7 @@ COVERAGE ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick docs docs-serve clean
+.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick docs docs-serve pictures deb clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -116,6 +116,12 @@ bench: setup-dev ## SCENARIOS= or all of them (benchmarks/README.md); BENCH_ARGS
 
 docs: setup-docs ## the site of the documentation, into build/site
 	@NO_MKDOCS_2_WARNING=1 exec $(PYTHON) -m mkdocs build --strict
+
+deb: ## a Debian package for the release of Debian that this runs on, into dist/
+	@deploy/deb/build.sh dist
+
+pictures: setup-dev ## the pictures of the pages in docs/images, by Chromium
+	@PICTURES=docs exec $(PYTHON) -m pytest -n 0 -q -k pictures tests/acceptance/test_page.py
 
 docs-serve: setup-docs ## the same at http://127.0.0.1:8001 while you write
 	@NO_MKDOCS_2_WARNING=1 exec $(PYTHON) -m mkdocs serve --dev-addr 127.0.0.1:8001

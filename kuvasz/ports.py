@@ -225,6 +225,15 @@ class CopyRequest(Protocol):
         """Yield COPY text of whole rows, about `chunk_bytes` at a time."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LakeColumn:
+    """A column of a target, as the lake has it."""
+
+    field_id: int
+    name: str
+    type: str  #: as Iceberg calls it
+
+
 class SourceNotes(Protocol):
     """What a lake remembers of each source's table in a target, beside rows and position. Calls block.
 
@@ -233,6 +242,10 @@ class SourceNotes(Protocol):
 
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """Return what is remembered of a source's columns; None if nothing is, or the target is not attached."""
+
+    def lake_columns(self, target: str) -> Sequence[LakeColumn]:  # noqa: ARG002 (of those that do say)
+        """Return the columns that a target has; nothing while it is not known, or of a lake that does not say."""
+        return ()
 
     def partitions(self, target: str, source: str) -> frozenset[str] | None:
         """Return what `remember_partitions` was told last of a source's table; None: nothing yet."""

@@ -23,6 +23,9 @@ MAX_PRECISION = 38
 #: Bytes PostgreSQL adds to the modifier of numeric, varchar, ... (VARHDRSZ, include/varatt.h and c.h).
 _TYPMOD_HEADER = 4
 
+#: The oid of numeric (pg_type.dat).
+_NUMERIC = 1700
+
 _STRING = ValueType(kind=LakeType.STRING)
 
 _BY_NAME: Mapping[str, ValueType] = {
@@ -134,6 +137,17 @@ def is_numeric(pg_type: PgType) -> bool:
     while (inner := leaf.base or leaf.element) is not None:
         leaf = inner
     return (leaf.schema, leaf.name) == ("pg_catalog", "numeric")
+
+
+def postgresql_name(pg_type: PgType, typmod: int = -1) -> str:
+    """Return a column's type as PostgreSQL shows it, modifiers of numeric included."""
+    if pg_type.element is not None:
+        return f"{postgresql_name(pg_type.element, typmod)}[]"
+    if pg_type.oid == _NUMERIC and typmod >= 0:
+        precision, scale = numeric_modifier(typmod)
+        return f"numeric({precision},{scale})"
+    prefix = "" if pg_type.schema in {"pg_catalog", "public"} else f"{pg_type.schema}."
+    return f"{prefix}{pg_type.name}"
 
 
 def iceberg_name(value_type: ValueType) -> str:

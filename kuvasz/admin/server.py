@@ -172,10 +172,10 @@ class AdminServer:
         self.verify_schedule = VerificationSchedule(app)
         callers = Callers(self.token, lambda: app.config.server.tokens, self.live_map.on_secrets)
         entries = entry_handlers(app, self.observer, self.live_map, numbers, self.redact)
-        self.pages = Pages(self.observer, self.redact, self.report.events_of)
+        self.pages = Pages(app, self.observer, self.redact, self.report.events_of)
         more = {
             **entries,
-            **self.pages.handlers(),
+            **self.pages.handlers(ROUTES),
             **SourceAnswers(app, self.observer, self.live_map, self.redact, looks or {}).handlers(),
             **LookAnswers(self.live_map, looks or {}, self.redact).handlers(),
             "cut": CutRequests(app).answer,

@@ -76,14 +76,14 @@ def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
     return {
         "version": __version__,
         "phase": view.phase,
-        "started_at": _instant(snapshot.started_at),
-        "at": _instant(snapshot.now),
+        "started_at": instant(snapshot.started_at),
+        "at": instant(snapshot.now),
         "waiting_bytes": view.waiting_bytes,
         "memory_bytes": snapshot.memory_bytes,
         "commit_conflicts": view.commit_conflicts,
         "live": not livez(snapshot),
         "ready": not readyz(snapshot),
-        "sources": [_source(source, tables_of[source.name], snapshot, errors) for source in view.sources],
+        "sources": [source_status(source, tables_of[source.name], snapshot, errors) for source in view.sources],
         "released": [
             {"source": name, "retained_bytes": slot.retained_bytes}
             for name in view.released
@@ -143,9 +143,10 @@ def _log(snapshot: Snapshot, errors: ErrorView) -> dict[str, Any] | None:
     }
 
 
-def _source(
-    source: SourceView, tables: Iterable[TableState], snapshot: Snapshot, errors: ErrorView
+def source_status(
+    source: SourceView, tables: Iterable[TableState], snapshot: Snapshot, errors: ErrorView = _PLAIN
 ) -> dict[str, Any]:
+    """Return an entry of `sources`, with these tables."""
     facts = snapshot.facts[source.name]
     silence_s = None if source.last_message_at is None else snapshot.clock - source.last_message_at
     staged = None if snapshot.view.staged is None else snapshot.view.staged.lsns.get(source.name)
@@ -161,8 +162,8 @@ def _source(
         "rows": source.rows,
         "lag_seconds": _rounded(snapshot.lag_seconds(source)),
         "lag_bytes": snapshot.lag_bytes(source),
-        "fresh_at": None if facts.fresh_at is None else _instant(facts.fresh_at),
-        "last_message_at": None if silence_s is None else _instant(snapshot.now - silence_s),
+        "fresh_at": None if facts.fresh_at is None else instant(facts.fresh_at),
+        "last_message_at": None if silence_s is None else instant(snapshot.now - silence_s),
         "is_paused": source.is_paused,
         "slot": None if facts.slot is None else {
             "retained_bytes": facts.slot.retained_bytes,
@@ -171,11 +172,14 @@ def _source(
             "wal_bytes_per_second": _rounded(facts.slot.wal_rate),
             "seconds_left": _rounded(facts.slot.seconds_left),
         },
-        "tables": [_table(table, source, snapshot, errors) for table in tables],
+        "tables": [table_status(table, source, snapshot, errors) for table in tables],
     }  # fmt: skip
 
 
-def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: ErrorView) -> dict[str, Any]:
+def table_status(
+    table: TableState, source: SourceView, snapshot: Snapshot, errors: ErrorView = _PLAIN
+) -> dict[str, Any]:
+    """Return an entry of a source's `tables`."""
     durable_lsn = snapshot.durable_lsn(source, table)
     valid_through = snapshot.valid_through(source, durable_lsn)
     return {
@@ -198,11 +202,11 @@ def _table(table: TableState, source: SourceView, snapshot: Snapshot, errors: Er
         "copy_seconds_left": _rounded(copy_seconds_left(table, snapshot.clock)),
         "commits": table.commits,
         "last_commit_seconds": _rounded(table.last_commit_seconds),
-        "newest_change_at": _instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)
+        "newest_change_at": instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)
         if table.last_commit_us
         else None,
         "durable_lsn": None if durable_lsn is None else lsn.render(durable_lsn),
-        "valid_through": None if valid_through is None else _instant(valid_through),
+        "valid_through": None if valid_through is None else instant(valid_through),
         "parked": _parked(snapshot.view.parked.get((table.target, table.source))),
         "verified": _verified(snapshot.view.verdicts.get((table.target, table.source)), errors),
     }
@@ -213,7 +217,7 @@ def _verified(verdict: Verdict | None, errors: ErrorView) -> dict[str, Any] | No
     if verdict is None:
         return None
     return {
-        "at": _instant(verdict.at) if verdict.at else None,
+        "at": instant(verdict.at) if verdict.at else None,
         "lsn": verdict.lsn or None,
         "rows": verdict.rows,
         "differences": verdict.differences,
@@ -228,7 +232,7 @@ def _parked(parked: ParkedView | None) -> dict[str, Any] | None:
         return None
     return {
         "bytes": parked.bytes,
-        "since": _instant(parked.since),
+        "since": instant(parked.since),
         "oldest_lsn": lsn.render(parked.first_lsn) if parked.first_lsn else None,
         "is_full": parked.is_full,
     }
@@ -264,10 +268,11 @@ def _copying_s(table: TableState, clock: float) -> float | None:
 
 def _at(clock_s: float | None, snapshot: Snapshot) -> str | None:
     """Return the instant of monotonic seconds."""
-    return None if clock_s is None else _instant(snapshot.now - (snapshot.clock - clock_s))
+    return None if clock_s is None else instant(snapshot.now - (snapshot.clock - clock_s))
 
 
-def _instant(unix_s: float) -> str:
+def instant(unix_s: float) -> str:
+    """Return a moment as it is written everywhere."""
     seconds, micros = divmod(round(unix_s * 1e6), 1_000_000)
     return f"{_second(seconds)}.{micros // 1000:03}+00:00"
 

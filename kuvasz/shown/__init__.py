@@ -1,1 +1,1 @@
-"""Text of others as people may be shown it: names and errors of sources, in log lines, errors and on terminals."""
+"""What people are shown: text of others, made harmless in log lines, errors and on terminals, and numbers."""

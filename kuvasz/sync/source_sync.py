@@ -68,7 +68,7 @@ class SourceSync:
         self._context = SourceContext.of(source, shared)
         self._lifetime = self._context.lifetime
         self._lifetime.has_started = is_late
-        self._source_tables = self._context.source_tables
+        self.tables = self._context.source_tables  #: which there are, and how each stands
         self._parts = Parts.of(self._context)
 
     @property
@@ -79,7 +79,7 @@ class SourceSync:
     @property
     def source(self) -> Source:
         """The source of the map, with the tables that its collapses take in, as last seen."""
-        return self._source_tables.source
+        return self.tables.source
 
     @property
     def mapped(self) -> Source:
@@ -185,9 +185,9 @@ class SourceSync:
 
     def _is_resync_wanted(self) -> bool:
         """Whether every table is to be copied again, so that nothing of the old stream is needed."""
-        looks = [self._source_tables.look(spec) for spec in self.source.tables]
+        looks = [self.tables.look(spec) for spec in self.source.tables]
         due = [look.is_resync_due and not look.is_repair for look in looks]
-        has_rows = [self._source_tables.position(spec) is not None for spec in self.source.tables]
+        has_rows = [self.tables.position(spec) is not None for spec in self.source.tables]
         return any(due) and all(is_due or not has for is_due, has in zip(due, has_rows, strict=True))
 
     def quiesce(self) -> None:
@@ -213,7 +213,7 @@ class SourceSync:
         start = await self._context.ask(self._parts.setup.start)
         self.error = None
         self._lifetime.has_started = True
-        source_tables = self._source_tables
+        source_tables = self.tables
         new = [
             spec
             for spec, _ in start.tables
@@ -253,9 +253,9 @@ class SourceSync:
                 async with of_tenant[spec.tenant]:
                     await self._parts.copies.first(spec, taken, system_id)
             except SourceLocked as error:
-                name = self._source_tables.name(spec)
+                name = self.tables.name(spec)
                 _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
-                self._source_tables.set(spec, State.NEW)
+                self.tables.set(spec, State.NEW)
                 locked.append(spec)
             finally:
                 turns.release()

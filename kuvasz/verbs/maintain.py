@@ -10,6 +10,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
 from kuvasz.lake.maintenance import run_once
 from kuvasz.ports import Target, Upkeep
+from kuvasz.shown import figures
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs import remote, text
 
@@ -64,9 +65,9 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
     rows = [
         (o["target"], o["error"], "", "", "", "", "")
         if o.get("files") is None
-        else (o["target"], str(o["files"]), text.size(o["bytes"]), f"{o['dead_rows']} of {o['rows']}",
+        else (o["target"], str(o["files"]), figures.size(o["bytes"]), f"{o['dead_rows']} of {o['rows']}",
               str(o["delete_files"]), "" if o["snapshots"] is None else str(o["snapshots"]),
-              text.size(o["rewritten_bytes"]))
+              figures.size(o["rewritten_bytes"]))
         for o in outcomes
     ]  # fmt: skip
     return text.table(head, rows)

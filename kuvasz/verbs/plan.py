@@ -17,6 +17,7 @@ from kuvasz.errors import KuvaszError, LakeError, OtherRule, SchemaError, Source
 from kuvasz.evolve.changes import compare
 from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema import SID, source_type, typed
+from kuvasz.shown import figures
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check.preflight import StreamOptions, check_source
@@ -334,7 +335,7 @@ def _columns(
         columns.append(
             ColumnPlan(
                 name=column.name,
-                postgresql=typetable.type_name(column.pg_type, column.typmod),
+                postgresql=typemap.postgresql_name(column.pg_type, column.typmod),
                 iceberg=typemap.iceberg_name(value),
                 note=typetable.note(column.pg_type, value),
                 is_key=column.name in key,
@@ -363,7 +364,7 @@ def render(found: Sequence[SourcePlan]) -> str:
     lines += _render_targets(found)
     copies = [table for plan in found for table in plan.tables if table.action == "copy"]
     due = sum(plan.is_due for plan in found)
-    total = text.size(sum(table.bytes or 0 for table in copies))
+    total = figures.size(sum(table.bytes or 0 for table in copies))
     if any(table.bytes is None for table in copies):
         total = f"at least {total}"
     lines.append(
@@ -398,7 +399,7 @@ def _render_table(table: TablePlan) -> list[str]:
     if table.action == "copy":
         rows = "" if table.rows is None else f", about {table.rows:,} rows"
         made = " (to be made)" if table.is_new_target else ""
-        lines.append(f"  copy {table.table} into {table.target}{made}: {text.size(table.bytes)}{rows}")
+        lines.append(f"  copy {table.table} into {table.target}{made}: {figures.size(table.bytes)}{rows}")
         if table.why:
             lines.append(f"    again: {table.why}")
     added = [column.name for column in table.columns if column.is_new]

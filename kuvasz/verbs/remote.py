@@ -19,9 +19,8 @@ from rich.text import Text
 
 from kuvasz.admin.api.refusal import MAP_BUSY
 from kuvasz.errors import ConfigError, KuvaszError, SlotLost, place_of
-from kuvasz.shown import escapes, terminal
+from kuvasz.shown import escapes, figures, terminal
 from kuvasz.state.store import state_of
-from kuvasz.verbs import text
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
@@ -325,7 +324,7 @@ def render(answer: dict[str, Any]) -> Group:
     parts: list[Text | Table] = [
         Text(
             f"kuvasz {answer['version']}, {answer['phase']} since {answer['started_at'][:19]}Z,"
-            f" {text.size(answer['waiting_bytes'])} of {text.size(answer['memory_bytes'])} waiting"
+            f" {figures.size(answer['waiting_bytes'])} of {figures.size(answer['memory_bytes'])} waiting"
         )
     ]
     if answer.get("log"):
@@ -356,7 +355,7 @@ def render(answer: dict[str, Any]) -> Group:
         ]
     parts += [
         Text(
-            f"\n{one['source']} left the map: its slot keeps {text.size(one['retained_bytes'])} of WAL until it is"
+            f"\n{one['source']} left the map: its slot keeps {figures.size(one['retained_bytes'])} of WAL until it is"
             " dropped, or the source is in the map again",
             style="yellow",
         )
@@ -370,7 +369,7 @@ def render(answer: dict[str, Any]) -> Group:
 def _log(log: dict[str, Any]) -> Text:
     since = "" if log["staged_at"] is None else f", staged last at {log['staged_at'][:19]}Z"
     full = ", and sources are not read" if log["is_full"] else ""
-    line = f"log: {text.size(log['waiting_bytes'])} waiting{full}, {log['objects']} objects{since}"
+    line = f"log: {figures.size(log['waiting_bytes'])} waiting{full}, {log['objects']} objects{since}"
     return Text(f"{line}\n  {log['error']}", style="red") if log["error"] else Text(line)
 
 
@@ -397,11 +396,11 @@ def _files(tables: list[dict[str, Any]]) -> Table:
         terminal.add_row(
             grid,
             f"  {table['target']}",
-            f"{table['files']:,} files of {text.size(table['average_bytes'])}",
+            f"{table['files']:,} files of {figures.size(table['average_bytes'])}",
             f"{table['dead_share']:.0%} dead rows",
             f"{table['delete_files']:,} with deletes",
             "" if table["snapshots"] is None else f"{table['snapshots']:,} snapshots",
-            f"{text.size(table['rewritten_bytes'])} rewritten for {text.size(table['changed_bytes'])} changed",
+            f"{figures.size(table['rewritten_bytes'])} rewritten for {figures.size(table['changed_bytes'])} changed",
             Text(table["error"] or "", style="red"),
         )
     return grid
@@ -410,9 +409,10 @@ def _files(tables: list[dict[str, Any]]) -> Table:
 def _source(source: dict[str, Any]) -> Text:
     lag = "lag unknown" if source["lag_seconds"] is None else f"{source['lag_seconds']:.1f} s behind"
     if source["lag_bytes"] is not None:
-        lag += f", {text.size(source['lag_bytes'])} of WAL"
+        lag += f", {figures.size(source['lag_bytes'])} of WAL"
     slot = source["slot"]
-    held = "" if slot is None else f", slot keeps {text.size(slot['retained_bytes'])} ({slot['status']}{_left(slot)})"
+    kept = "" if slot is None else figures.size(slot["retained_bytes"])
+    held = "" if slot is None else f", slot keeps {kept} ({slot['status']}{_left(slot)})"
     line = Text(f"\n{source['source']} ", style="bold")
     line.append(source["state"], style=_STYLES.get(source["state"], "yellow"))
     return line.append(f" {lag}, confirmed {source['confirmed_lsn']}{held}", style="not bold default")
@@ -422,7 +422,7 @@ def _left(slot: dict[str, Any]) -> str:
     """Say how long a slot lasts where the source limits it."""
     if slot["safe_bytes"] is None:
         return ""
-    left = f", {text.size(slot['safe_bytes'])} before it is lost"
+    left = f", {figures.size(slot['safe_bytes'])} before it is lost"
     seconds = slot["seconds_left"]
     return left if seconds is None else f"{left}: {datetime.timedelta(seconds=round(seconds))} at this rate"
 
@@ -469,4 +469,4 @@ def _parked(parked: dict[str, Any] | None) -> str:
     if parked is None:
         return ""
     full = ", full: the source keeps the rest" if parked["is_full"] else ""
-    return f"{text.size(parked['bytes'])} parked since {parked['since'][:19]}Z{full}"
+    return f"{figures.size(parked['bytes'])} parked since {parked['since'][:19]}Z{full}"

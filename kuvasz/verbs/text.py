@@ -22,16 +22,5 @@ def lines(parts: Iterable[str]) -> str:
     return "\n".join(map(escapes.one_line, parts))
 
 
-def size(count: float | None) -> str:
-    """Return bytes for a person: ``1.2 GB``."""
-    if count is None:
-        return "?"
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TB"
-
-
 def _one_line(text: str) -> str:
     return escapes.one_line(" ".join(text.split()))

@@ -57,17 +57,6 @@ def rows() -> list[TypeRow]:
     return found + [_row(name, pg_type, -1) for name, pg_type in _OTHERS]
 
 
-def type_name(pg_type: PgType, typmod: int = -1) -> str:
-    """Return a column's type as PostgreSQL shows it, modifiers of numeric included."""
-    if pg_type.element is not None:
-        return f"{type_name(pg_type.element, typmod)}[]"
-    if pg_type.oid == _NUMERIC and typmod >= 0:
-        precision, scale = typemap.numeric_modifier(typmod)
-        return f"numeric({precision},{scale})"
-    prefix = "" if pg_type.schema in {"pg_catalog", "public"} else f"{pg_type.schema}."
-    return f"{prefix}{pg_type.name}"
-
-
 def note(pg_type: PgType, value: ValueType) -> str:
     """Return what a reader of the lake should know of a value; empty if it is what one expects."""
     while pg_type.base is not None:

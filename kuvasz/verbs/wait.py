@@ -19,6 +19,7 @@ from kuvasz.admin.commands import Selection
 from kuvasz.config import sources as config_sources
 from kuvasz.config import units
 from kuvasz.errors import ConfigError, EarlierError, SlotLost, place_of, resume_of, retry_of
+from kuvasz.shown import figures
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import look
 from kuvasz.state.tables import TableState
@@ -236,7 +237,8 @@ def _lack(found: Standing, source: Mapping[str, Any]) -> str:
     if found.behind_seconds is not None:
         return f"valid through {moments.text_of(found.valid_through or 0.0)}, {found.behind_seconds:.1f} s behind"
     if found.behind_bytes is not None:
-        return f"has all before {lsn.render(found.durable_lsn or 0)}, {text.size(found.behind_bytes)} of WAL behind"
+        behind = figures.size(found.behind_bytes)
+        return f"has all before {lsn.render(found.durable_lsn or 0)}, {behind} of WAL behind"
     return "it is not known how far it is"
 
 

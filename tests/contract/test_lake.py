@@ -655,6 +655,14 @@ def test_a_target_is_created_before_anybody_feeds_it(world: World) -> None:
     assert not world.lake.create(target(), feed("eu"), ITEMS), "it is as it was"
 
 
+def test_a_target_says_which_columns_it_has(world: World) -> None:
+    assert world.lake.notes.lake_columns(TARGET) == ()
+    world.prepare("eu")
+    found = world.lake.notes.lake_columns(TARGET)
+    assert [(one.name, one.type) for one in found][:2] == [("sid", "string"), ("id", "long")]
+    assert len({one.field_id for one in found}) == len(found)
+
+
 def test_a_target_that_is_not_prepared_can_be_attached(world: World) -> None:
     assert not world.lake.attach(target(), feed("eu"))
     assert world.lake.notes.columns(TARGET, "eu") is None

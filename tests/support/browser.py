@@ -26,6 +26,10 @@ _ARGUMENTS = (
     "--disable-background-networking", "--disable-extensions", "--hide-scrollbars", "--remote-debugging-port=0",
 )  # fmt: skip
 
+#: What a screen reader calls an element, and how often Tab is pressed to come to it.
+_CALLED = "one => one.getAttribute('aria-label') || (one.labels && one.labels[0] || one).textContent.trim()"
+_MOST_TABS = 60
+
 
 class BrowserPage:
     """A page of a browser."""
@@ -83,6 +87,32 @@ class BrowserPage:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def have_scripts(self, wanted: bool) -> None:
+        """Let pages run their scripts, or not."""
+        await self.ask("Emulation.setScriptExecutionDisabled", value=not wanted)
+
+    async def press(self, key: str) -> None:
+        """Press a key of the keyboard that writes nothing: Tab, Enter."""
+        number = {"Tab": 9, "Enter": 13}[key]
+        text = {"text": "\r"} if key == "Enter" else {}
+        facts = {"key": key, "code": key, "windowsVirtualKeyCode": number, "nativeVirtualKeyCode": number}
+        await self.ask("Input.dispatchKeyEvent", type="keyDown", **facts, **text)
+        await self.ask("Input.dispatchKeyEvent", type="keyUp", **facts)
+
+    async def type(self, text: str) -> None:
+        """Type a text where the keyboard is."""
+        await self.ask("Input.insertText", text=text)
+
+    async def tab_to(self, name: str) -> None:
+        """Press Tab until what is called so has the keyboard, and its place is seen."""
+        for _ in range(_MOST_TABS):
+            await self.press("Tab")
+            if await self.run(f"({_CALLED})(document.activeElement)") == name:
+                style = await self.run("getComputedStyle(document.activeElement).outlineStyle")
+                assert style != "none", f"nobody sees that {name} has the keyboard"
+                return
+        raise AssertionError(f"the keyboard does not come to {name}")
 
     async def picture(self, file: Path) -> None:
         """Write what is to be seen as a PNG."""

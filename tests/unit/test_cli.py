@@ -103,8 +103,8 @@ def test_types(kuvasz) -> None:
 def test_type_names_are_postgresqls() -> None:
     from kuvasz import typemap
 
-    assert typetable.type_name(typemap.BUILTIN[1700], typetable._typmod(5, -2)) == "numeric(5,-2)"
-    assert typetable.type_name(typemap.BUILTIN[1231], typetable._typmod(9, 3)) == "numeric(9,3)[]"
+    assert typemap.postgresql_name(typemap.BUILTIN[1700], typetable._typmod(5, -2)) == "numeric(5,-2)"
+    assert typemap.postgresql_name(typemap.BUILTIN[1231], typetable._typmod(9, 3)) == "numeric(9,3)[]"
 
 
 def test_status_without_a_running_kuvasz(kuvasz) -> None:
@@ -206,13 +206,6 @@ def test_what_this_version_does_not_do_is_refused_by_check_and_plan(kuvasz) -> N
 def test_tables_of_text_keep_their_words() -> None:
     shown = text.table(("a", "b"), [("x", "one\ntwo"), ("long entry", "")])
     assert shown == "a           b\n----------  -------\nx           one two\nlong entry"
-
-
-@pytest.mark.parametrize(
-    ("count", "shown"), [(None, "?"), (0, "0 B"), (1023, "1023 B"), (1536, "1.5 kB"), (3 << 40, "3.0 TB")]
-)
-def test_sizes(count: int | None, shown: str) -> None:
-    assert text.size(count) == shown
 
 
 def test_discover_needs_a_url_or_a_map(kuvasz) -> None:

@@ -17,18 +17,20 @@ from kuvasz.admin.api import docs_page, openapi
 from kuvasz.admin.api.asked import BODY, CALLER, person
 from kuvasz.admin.api.audit import Audit, AuditEntry
 from kuvasz.admin.api.callers import Caller, Callers
+from kuvasz.admin.api.form import FORM
 from kuvasz.admin.api.refusal import MAP_BUSY, RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
 from kuvasz.admin.door import Handler
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.page import Page
+from kuvasz.admin.pages.asked_by_form import by_form
 from kuvasz.admin.views import ErrorView
 from kuvasz.errors import ConfigError, MapBusy
 from kuvasz.events import EventLog
 
 if TYPE_CHECKING:
-    from kuvasz.admin.api.route import Route
+    from kuvasz.admin.api.route import Body, Route
     from kuvasz.admin.live_map import LiveMap
     from kuvasz.admin.observer import Observer
     from kuvasz.admin.report.report import RunningReport
@@ -79,7 +81,8 @@ class Answers:
         """Return all routes of the table, each with what it does."""
         handlers = self.handlers()
         return [
-            _METHODS[route.method](route.path, self._guarded(route, handlers[route.name])) for route in ROUTES
+            _METHODS[route.method](route.path, by_form(route, self._guarded(route, handlers[route.name])))
+            for route in ROUTES
         ]  # fmt: skip
 
     def handlers(self) -> dict[str, Handler]:
@@ -115,7 +118,7 @@ class Answers:
                 if route.writes_map and not self._app.config.map.writable:
                     raise RequestRefused(405, "the map is read-only", _READ_ONLY)
                 if route.body is not None:
-                    body = request[BODY] = route.body.read(await _given(request))
+                    body = request[BODY] = route.body.read(await _given(request, route.body))
                     entry.target = entry.target or _target(body)
                     entry.person = person(request) if caller is not None and caller.is_local else ""
                 response = await handler(request)
@@ -201,8 +204,10 @@ async def _docs(_: web.Request) -> web.Response:
     return web.Response(text=docs_page.page(ROUTES), content_type="text/html", headers=docs_page.HEADERS)
 
 
-async def _given(request: web.Request) -> object:
+async def _given(request: web.Request, body: Body) -> object:
     """Return what a request brings; None if it is no JSON."""
+    if FORM in request:
+        return request[FORM].body(body)
     try:
         return await request.json()
     except ValueError:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kuvasz.admin.api.form import FORM
 from kuvasz.config import kinds
 from kuvasz.config.check import LOCAL
 from kuvasz.config.model import Role
@@ -69,7 +70,7 @@ class Callers:
     async def of(self, request: web.Request) -> Caller | None:
         """Return who asks; None without a valid token."""
         # Bytes that are no UTF-8 come as surrogates, and must not be an error of ours.
-        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+        given = _authorization(request).encode(errors="surrogateescape")
         if not given:
             return None
         if _is(given, self._own):
@@ -104,6 +105,13 @@ class Callers:
             return None
         self._why_unread.pop(config.name, None)
         return value
+
+
+def _authorization(request: web.Request) -> str:
+    """Return by what somebody asks: a header, which no page of another origin can send, or a token in a form."""
+    if FORM in request:
+        return f"Bearer {request[FORM].token}"
+    return request.headers.get("Authorization", "")
 
 
 def _is(given: bytes, token: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from kuvasz import __version__
 from kuvasz.admin.api.route import Body, Route, Schema
 from kuvasz.admin.api.shapes import SHAPES
-from kuvasz.admin.pages.markup import headers_of
+from kuvasz.admin.pages.frame import headers_of
 
 _STYLE: Final = """
 :root { color-scheme: light dark }

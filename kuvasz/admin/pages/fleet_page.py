@@ -3,119 +3,145 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
+from collections.abc import Mapping
+from typing import Final
 
-from kuvasz.admin.pages import figures, standing
+from kuvasz.admin import upkeep, views
+from kuvasz.admin.pages import standing
+from kuvasz.admin.pages.frame import document, heading
 from kuvasz.admin.pages.list_part import ListPart, ListSelection
-from kuvasz.admin.pages.markup import Markup, document, element, escaped, joined, table, tiles
-from kuvasz.admin.pages.standing import Told
+from kuvasz.admin.pages.markup import Markup, columns, element, escaped, joined, link, small, table, tiles
+from kuvasz.admin.pages.status_parts import SourcePart, StatusParts, TargetPart
+from kuvasz.shown import figures
 
-#: Tables of the lake on the page.
-_TABLES = 200
+_SOURCES: Final = columns(
+    "source", "state", "lag", "changes", "WAL held", "WAL lasts", "tables", "what is wrong",
+    numbers=("lag", "changes", "WAL held", "WAL lasts"), grow="what is wrong",
+)  # fmt: skip
+_TARGETS: Final = columns(
+    "table", "sources", "states", "changes since the start", "parked", "files", "size", "dead rows", "snapshots",
+    numbers=("sources", "changes since the start", "parked", "files", "size", "dead rows", "snapshots"),
+)  # fmt: skip
+
+#: Reasons why it does not live, and slots of sources that left the map, that are told.
+_MOST_NOTES: Final = 5
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class _Target:
-    """A table of the lake, of all its sources together."""
-
-    tables: list[Told] = dataclasses.field(default_factory=list)
-    upkeep: Told | None = None
-
-
-def fleet_page(status: Told, wanted: ListSelection) -> str:
+def fleet_page(parts: StatusParts, sources: ListSelection, targets: ListSelection, rates: Mapping[str, float]) -> str:
     """Return the page.
 
     Args:
-        status: The JSON of ``/status``.
-        wanted: Which sources, and which part of them.
+        parts: The moment.
+        sources: Which sources, and which part of them.
+        targets: Which tables of the lake, and which part of them.
+        rates: Changes a second of each source, as far as they are known.
     """
-    return document(
-        "kuvasz", _head(status), _tiles(status), element("main", _sources(status, wanted), _targets(status))
+    view = parts.snapshot.view
+    is_ready = element("span", "ready", class_="state good") if parts.is_ready else element(
+        "span", "not ready", class_="state warn"
+    )  # fmt: skip
+    since = element(
+        "span", f"{view.phase} since {figures.moment(views.instant(parts.snapshot.started_at))}", class_="quiet"
     )
+    return document(
+        "kuvasz: the fleet", heading("Fleet", is_ready, since), _notes(parts), _tiles(parts, rates),
+        _sources(parts, sources, rates), _targets(parts, targets), at=parts.at, here="/",
+    )  # fmt: skip
 
 
-def _head(status: Told) -> Markup:
-    is_ready = status["ready"]
-    parts = [
-        element("h1", "kuvasz"), element("span", status["phase"]),
-        element("span", "ready" if is_ready else "not ready: see /readyz", class_="good" if is_ready else "warn"),
-        *([] if status["live"] else [element("span", "stuck: see /livez", class_="bad")]),
-        element("span", f"since {figures.moment(status['started_at'])}"),
-    ]  # fmt: skip
-    return element("header", *parts)
-
-
-def _tiles(status: Told) -> Markup:
-    sources = status["sources"]
-    every = [one for source in sources for one in source["tables"]]
-    held = [source["slot"]["retained_bytes"] for source in sources if source["slot"]]
-    lags = [source["lag_seconds"] for source in sources if source["lag_seconds"] is not None]
-    differing = sum(one["verified"]["left"] for one in every if one["verified"])
-    facts: list[tuple[str, object]] = [
-        ("sources", joined([f"{len(sources):,}: ", standing.states(sources)])),
-        ("tables", joined([f"{len(every):,}: ", standing.states(every)])),
-        ("largest lag", figures.seconds(max(lags, default=None))),
-        ("WAL that slots hold", figures.size(sum(held))),
-        ("changes since the start", figures.count(sum(one["rows"] for one in every))),
-        ("waiting in memory", f"{figures.size(status['waiting_bytes'])} of {figures.size(status['memory_bytes'])}"),
+def _notes(parts: StatusParts) -> Markup:
+    """Return what concerns all of it, and is wrong."""
+    snapshot = parts.snapshot
+    found: list[object] = [
+        joined([element("span", why, class_="bad"), ": see ", link("/livez", "/livez")])
+        for why in views.livez(snapshot)
     ]
-    if differing:
+    if snapshot.view.staged is not None and snapshot.view.staged.error is not None:
+        found.append(
+            joined(["nothing can be staged: ", element("span", parts.text(snapshot.view.staged.error), class_="bad")])
+        )
+    for name in snapshot.view.released[:_MOST_NOTES]:
+        slot = snapshot.facts[name].slot
+        if slot is not None:
+            held = figures.size(slot.retained_bytes)
+            found.append(joined([element("code", name), f" left the map, and its slot keeps {held} of WAL"]))
+    return element("div", *(element("p", one) for one in found), class_="notes") if found else Markup()
+
+
+def _tiles(parts: StatusParts, rates: Mapping[str, float]) -> Markup:
+    sources, view = parts.sources.values(), parts.snapshot.view
+    lags = [(part.lag, part.view.name) for part in sources if part.lag is not None]
+    most = max(lags, default=(None, ""))
+    tables: collections.Counter[str] = collections.Counter()
+    for part in sources:
+        tables.update(part.states)
+    running = collections.Counter(part.view.state for part in sources)
+    facts: list[tuple[str, object]] = [
+        ("sources", joined([f"{len(sources):,}", small(standing.states(running))])),
+        ("tables", joined([f"{len(view.tables):,}", small(standing.states(tables))])),
+        ("largest lag", joined([standing.lag(most[0]), small(most[1] if most[0] else "")])),
+        ("WAL that slots hold", figures.size(sum(part.held for part in sources))),
+        ("changes", joined([
+            figures.rate(sum(rates.values()) if rates else None),
+            small(f"{figures.count(sum(one.rows for one in view.tables))} since the start"),
+        ])),
+        ("waiting in memory", joined([
+            figures.size(view.waiting_bytes), small(f"of {figures.size(parts.snapshot.memory_bytes)}")
+        ])),
+    ]  # fmt: skip
+    if view.staged is not None:
+        facts.append(("waiting in the log", figures.size(view.staged.waiting_bytes)))
+    if differing := parts.differing(view.tables):
         facts.append(("keys that differ", element("span", f"{differing:,}", class_="bad")))
     return tiles(facts)
 
 
-def _sources(status: Told, wanted: ListSelection) -> Markup:
+def _sources(parts: StatusParts, wanted: ListSelection, rates: Mapping[str, float]) -> Markup:
     found = [
-        source for source in status["sources"]
-        if wanted.has(source["source"], *(one["target"] for one in source["tables"]))
+        part for part in parts.sources.values()
+        if wanted.has(part.view.name) or any(wanted.has(one.target) for one in part.tables)
     ]  # fmt: skip
-    listing = ListPart("/", sorted(found, key=standing.badness), wanted)
-    rows = [
-        (
-            standing.source_link(source["source"]), standing.state(source["state"]), standing.lag(source),
-            standing.wal(source), standing.states(source["tables"]), _why(source),
-        )
-        for source in listing.shown
-    ]  # fmt: skip
-    head = ("source", "state", "lag", "WAL held", "tables", "what is wrong")
-    return joined([element("h2", "Sources"), listing.bar("sources"), table("sources", head, rows, frozenset({2, 3}))])
+    listing = ListPart("/", found, wanted)
+    rows = [_source_row(parts, part, rates) for part in listing.shown]
+    return joined([element("h2", "Sources"), listing.bar("sources"), table("sources", _SOURCES, rows)])
 
 
-def _why(source: Told) -> Markup:
-    """Return a source's error, or its tables'."""
-    if source["error"]:
-        return standing.error(source["error"])
-    failed = [one for one in source["tables"] if one["error"]]
-    if not failed:
-        return Markup()
-    more = f" and {len(failed) - 1:,} tables more" if len(failed) > 1 else ""
-    return joined([element("code", failed[0]["table"]), " ", standing.error(failed[0]["error"]), escaped(more)])
-
-
-def _targets(status: Told) -> Markup:
-    targets: dict[str, _Target] = collections.defaultdict(_Target)
-    for source in status["sources"]:
-        for one in source["tables"]:
-            targets[one["target"]].tables.append(one)
-    for upkeep in status["maintenance"]:
-        targets[upkeep["target"]].upkeep = upkeep
-    ordered = sorted(targets.items(), key=lambda pair: (not any(one["error"] for one in pair[1].tables), pair[0]))
-    rows = [_row(name, target) for name, target in ordered[:_TABLES]]
-    head = ("table", "sources", "states", "changes", "parked", "files", "size", "dead rows", "snapshots")
-    more = f"{len(ordered) - _TABLES:,} more are not shown" if len(ordered) > _TABLES else ""
-    whole = table("tables of the lake", head, rows, frozenset({1, 3, 4, 5, 6, 7, 8}))
-    return joined([element("h2", "Tables of the lake"), whole, element("p", more)])
-
-
-def _row(name: str, target: _Target) -> tuple[object, ...]:
-    parked = sum(one["parked"]["bytes"] for one in target.tables if one["parked"])
-    upkeep = target.upkeep or {}
-    share = upkeep.get("dead_share")
+def _source_row(parts: StatusParts, part: SourcePart, rates: Mapping[str, float]) -> tuple[object, ...]:
+    slot = parts.snapshot.facts[part.view.name].slot
     return (
-        standing.table_link(name), figures.count(len(target.tables)), standing.states(target.tables),
-        figures.count(sum(one["rows"] for one in target.tables)), figures.size(parked) if parked else "–",
-        figures.count(upkeep.get("files")), figures.size(upkeep.get("bytes")),
-        "–" if share is None else f"{share:.0%}", figures.count(upkeep.get("snapshots")),
+        standing.source_link(part.view.name), standing.state(part.view.state), standing.lag(part.lag),
+        figures.rate(rates.get(part.view.name)),
+        figures.UNKNOWN if slot is None else figures.size(slot.retained_bytes),
+        standing.runway(None if slot is None else slot.seconds_left), standing.states(part.states),
+        _why(parts, part),
+    )  # fmt: skip
+
+
+def _why(parts: StatusParts, part: SourcePart) -> Markup:
+    """Return a source's error, or its tables'."""
+    told = standing.error(parts.error(part))
+    if part.view.error is not None or not part.failed:
+        return told
+    more = f" and {len(part.failed) - 1:,} tables more" if len(part.failed) > 1 else ""
+    return joined([element("code", part.failed[0].table), escaped(more), ": ", told])
+
+
+def _targets(parts: StatusParts, wanted: ListSelection) -> Markup:
+    found = [target for target in parts.targets.values() if wanted.has(target.name)]
+    listing = ListPart("/", found, wanted)
+    rows = [_target_row(parts, target) for target in listing.shown]
+    whole = table("tables of the lake", _TARGETS, rows)
+    return joined([element("h2", "Tables of the lake"), listing.bar("tables"), whole])
+
+
+def _target_row(parts: StatusParts, target: TargetPart) -> tuple[object, ...]:
+    parked, seen = parts.parked.get(target.name), parts.upkeep.get(target.name)
+    files = {} if seen is None else upkeep.as_json(seen)
+    return (
+        standing.table_link(target.name), figures.count(len(target.feeds)), standing.states(target.states),
+        figures.count(target.rows), figures.size(parked or None), figures.count(files.get("files")),
+        figures.size(files.get("bytes")), figures.share(files.get("dead_share")),
+        figures.count(files.get("snapshots")),
     )  # fmt: skip
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from kuvasz.admin.pages.markup import Markup, element, escaped, joined, link
+from kuvasz.admin.pages.markup import Markup, element, escaped, link
 
 T = TypeVar("T")
 
@@ -21,6 +21,8 @@ class ListSelection:
 
     text: str = ""  #: names with it in them, in whatever case; empty: all
     number: int = 1  #: of the part, from 1 on
+    names: tuple[str, str] = ("q", "page")  #: of the parameters that say so
+    others: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: what else the page is asked for with
 
     def has(self, *names: str | None) -> bool:
         """Whether one of the names is meant."""
@@ -45,22 +47,39 @@ class ListPart(Generic[T]):
         self._count = len(found)
 
     def bar(self, what: str) -> Markup:
-        """Return what looks for some of it, and leads to the other parts."""
-        typed = element(
-            "label", f"find {what} ", Markup(f'<input name="q" type="search" value="{escaped(self._wanted.text)}">')
-        )
-        search = element("form", typed, element("button", "find", type="submit"), method="get", action=self._path)
+        """Return what looks for some of it, and leads to other parts; nothing where there is little to look for."""
+        if self._parts == 1 and not self._wanted.text and self._count < SIZE // 10:
+            return Markup()
+        return element("div", self._search(what), self._ways(what), class_="tools")
+
+    def _search(self, what: str) -> Markup:
+        name, text = self._wanted.names[0], escaped(self._wanted.text)
+        typed = element("label", f"find {what} ", Markup(f'<input name="{name}" type="search" value="{text}">'))
+        others = [
+            Markup(f'<input type="hidden" name="{escaped(key)}" value="{escaped(value)}">')
+            for key, value in self._wanted.others.items()
+        ]
+        return element(
+            "form", typed, *others, element("button", "find", type="submit"), method="get", action=self._path,
+            role="search", aria_label=what,
+        )  # fmt: skip
+
+    def _ways(self, what: str) -> Markup:
         begin = (self.number - 1) * SIZE
         told = f"{begin + 1 if self._count else 0:,} to {begin + len(self.shown):,} of {self._count:,}"
         steps = [
-            link(self._to(number), name)
-            for number, name in ((self.number - 1, "earlier"), (self.number + 1, "later"))
+            link(self._to(number), name, rel=rel)
+            for number, name, rel in ((self.number - 1, "earlier", "prev"), (self.number + 1, "later", "next"))
             if 1 <= number <= self._parts
         ]
-        return joined([search, element("nav", told, *steps, aria_label=f"parts of the list of {what}")])
+        return element(
+            "nav", element("span", told, class_="quiet"), *steps, aria_label=f"parts of the list of {what}"
+        )
 
     def _to(self, number: int) -> str:
-        return f"{self._path}?{urllib.parse.urlencode({'q': self._wanted.text, 'page': number})}"
+        text, place = self._wanted.names
+        query = {text: self._wanted.text, place: number, **self._wanted.others}
+        return f"{self._path}?{urllib.parse.urlencode(query)}"
 
 
 __all__ = ["SIZE", "ListPart", "ListSelection"]

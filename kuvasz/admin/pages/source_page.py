@@ -3,102 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kuvasz.admin.pages import figures, standing
+from kuvasz.admin.pages import standing
+from kuvasz.admin.pages.frame import document, heading
+from kuvasz.admin.pages.lag_plot import lag_plot
 from kuvasz.admin.pages.list_part import ListPart, ListSelection
-from kuvasz.admin.pages.markup import Markup, document, element, joined, table, tiles
-from kuvasz.admin.pages.standing import Told
+from kuvasz.admin.pages.markup import Markup, columns, element, joined, link, small, table, tiles
+from kuvasz.admin.pages.status_parts import SourcePart, StatusParts, Told
+from kuvasz.shown import figures
 
-#: The plot's own units.
-_WIDTH: Final = 600
-_HEIGHT: Final = 100
+if TYPE_CHECKING:
+    from kuvasz.state.tables import TableState
+
+_TABLES: Final = columns(
+    "table", "in the lake", "state", "changes", "newest", "parked", "compared", "what is wrong", "what may be done",
+    numbers=("changes",), grow="what is wrong", unseen="what may be done",
+)  # fmt: skip
+_EVENTS: Final = columns("when", "severity", "table", "what", grow="what")
 
 
 def source_page(
-    source: Told, path: str, wanted: ListSelection, lags: Sequence[tuple[float, float]], events: Sequence[Told]
-) -> str:
+    parts: StatusParts, part: SourcePart, wanted: ListSelection, lags: Sequence[tuple[float, float]],
+    rate: float | None, events: Sequence[Told],
+) -> str:  # fmt: skip
     """Return the page.
 
     Args:
-        source: An entry of `sources` of the JSON of ``/status``.
-        path: The path of the page.
+        parts: The moment.
+        part: The source.
         wanted: Which tables, and which part of them.
         lags: Unix time and seconds of lag, the oldest first.
+        rate: Changes a second; None: not known.
         events: The last ones, the oldest first.
     """
-    name = source["source"]
-    head = element("header", element("h1", name), standing.state(source["state"]), standing.error(source["error"]))
+    name, source = part.view.name, parts.source(part)
+    head = heading(name, standing.state(source["state"]), within=joined([link("/", "fleet"), " / source"]))
+    error = standing.error(source["error"])
     return document(
-        f"{name}: kuvasz", head, _tiles(source),
-        element("main", _plot(lags), _tables(source, path, wanted), _events(events)),
+        f"{name}: kuvasz", head, element("div", error, class_="notes") if error else Markup(),
+        _tiles(parts, part, source, rate), lag_plot(lags), _tables(parts, part, wanted), _events(parts, events),
+        at=parts.at,
     )  # fmt: skip
 
 
-def _tiles(source: Told) -> Markup:
-    slot = source["slot"] or {}
+def _tiles(parts: StatusParts, part: SourcePart, source: Told, rate: float | None) -> Markup:
+    slot, now = source["slot"] or {}, parts.snapshot.now
+    left = slot.get("seconds_left")
     return tiles(
         [
-            ("lag", standing.lag(source)),
+            ("lag", joined([
+                standing.lag(part.lag), small("in the lake up to ", figures.short_moment(source["fresh_at"], now))
+            ])),
+            ("changes", joined([figures.rate(rate), small(f"{figures.count(source['rows'])} since the start")])),
             ("WAL not in the lake", figures.size(source["lag_bytes"])),
-            ("WAL that its slot holds", standing.wal(source)),
-            ("slot", slot.get("status", "–")),
-            ("received", source["received_lsn"]),
-            ("confirmed", source["confirmed_lsn"]),
-            ("in the lake up to", figures.moment(source["fresh_at"])),
-            ("heard", figures.moment(source["last_message_at"])),
+            ("WAL that its slot holds", joined([
+                figures.size(slot.get("retained_bytes")),
+                small(*(["lasts ", standing.runway(left)] if left is not None else [slot.get("status", "")])),
+            ])),
+            ("received", joined([source["received_lsn"], small("confirmed ", source["confirmed_lsn"])])),
+            ("heard", figures.short_moment(source["last_message_at"], now)),
         ]
-    )
+    )  # fmt: skip
 
 
-def _plot(lags: Sequence[tuple[float, float]]) -> Markup:
-    """Return the lag over time."""
-    if len(lags) < 2:
-        return Markup()
-    begin, end = lags[0][0], lags[-1][0]
-    most = max(seconds for _, seconds in lags)
-    across, up = _WIDTH / max(end - begin, 1e-9), (_HEIGHT - 4) / max(most, 1e-9)
-    points = " ".join(f"{(at - begin) * across:.1f},{_HEIGHT - seconds * up:.1f}" for at, seconds in lags)
-    told = f"lag of the last {figures.seconds(end - begin)}, at most {figures.seconds(most)}"
-    line = Markup(f'<polyline points="{points}"></polyline>')
-    plot = element(
-        "svg", line, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", preserveAspectRatio="none", role="img", aria_label=told
-    )
-    return joined([element("h2", "Lag"), plot, element("p", told, class_="hint")])
+def _tables(parts: StatusParts, part: SourcePart, wanted: ListSelection) -> Markup:
+    found = [one for one in part.tables if wanted.has(one.table, one.target, one.source)]
+    found.sort(key=lambda one: standing.table_badness(one, parts.differing([one])))
+    listing = ListPart(standing.path_of("source", part.view.name), found, wanted)
+    rows = [_row(parts, part, one) for one in listing.shown]
+    return joined([element("h2", "Tables"), listing.bar("tables"), table("tables", _TABLES, rows)])
 
 
-def _tables(source: Told, path: str, wanted: ListSelection) -> Markup:
-    found = [one for one in source["tables"] if wanted.has(one["table"], one["target"], one["tenant"])]
-    listing = ListPart(path, sorted(found, key=standing.table_badness), wanted)
+def _row(parts: StatusParts, part: SourcePart, state: TableState) -> tuple[object, ...]:
+    one, now = parts.table(part, state), parts.snapshot.now
+    return (
+        element("code", one["table"]), standing.table_link(one["target"], part.view.name),
+        standing.state(one["state"]), standing.progress(one), figures.short_moment(one["newest_change_at"], now),
+        standing.parked(one, now), standing.differing(one, now),
+        standing.error(one["error"] or one["why_copy"] or one["waits_for"]),
+        standing.table_actions(part.view.name, one),
+    )  # fmt: skip
+
+
+def _events(parts: StatusParts, events: Sequence[Told]) -> Markup:
     rows = [
-        (
-            element("code", one["table"]), standing.table_link(one["target"]), standing.state(one["state"]),
-            standing.progress(one), figures.moment(one["newest_change_at"]), _parked(one), standing.differing(one),
-            standing.error(one["error"] or one["why_copy"] or one["waits_for"]),
-            standing.buttons(source["source"], one),
-        )
-        for one in listing.shown
-    ]  # fmt: skip
-    head = ("table", "in the lake", "state", "changes", "newest", "parked", "compared", "what is wrong", "")
-    whole = table("tables", head, rows, frozenset({3, 5}))
-    return joined([element("h2", "Tables"), listing.bar("tables"), whole])
-
-
-def _parked(one: Told) -> str:
-    parked = one["parked"]
-    return "–" if parked is None else f"{figures.size(parked['bytes'])} since {figures.moment(parked['since'])}"
-
-
-def _events(events: Sequence[Told]) -> Markup:
-    rows = [
-        (figures.moment(one["at"]), _severity(one["severity"]), one.get("table_name", ""), one["text"])
-        for one in reversed(events)
+        (when, severity, name, what) for when, severity, _, name, what in standing.events(events, parts.snapshot.now)
     ]
-    return joined([element("h2", "What happened"), table("events", ("when", "", "table", "what"), rows, frozenset())])
-
-
-def _severity(name: str) -> Markup:
-    return element("span", name, class_={"error": "bad", "critical": "bad", "warning": "warn"}.get(name))
+    whole = table("events", _EVENTS, rows) if rows else element("p", "nothing yet", class_="quiet")
+    return joined([element("h2", "What happened"), whole])
 
 
 __all__ = ["source_page"]

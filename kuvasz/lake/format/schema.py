@@ -17,7 +17,7 @@ from kuvasz import typemap
 from kuvasz.errors import SchemaError, place_of
 from kuvasz.model import REAL_BITS, Column, LakeType, Relation, TableType, ValueType, Wire
 from kuvasz.modes import defaults, system_columns
-from kuvasz.ports import Target
+from kuvasz.ports import LakeColumn, Target
 
 #: Name of the column that says which source a row came from.
 SID = "sid"
@@ -49,6 +49,13 @@ class LakeSchema:
     def by_name(self, name: str) -> Field | None:
         """Return the field of that name, None if there is none."""
         return next((field for field in self.fields if field.name == name), None)
+
+    def columns(self) -> tuple[LakeColumn, ...]:
+        """Return the columns as they are shown."""
+        return tuple(
+            LakeColumn(field_id=field.field_id, name=field.name, type=typemap.iceberg_name(field.type))
+            for field in self.fields
+        )
 
     def arrow(self) -> pa.Schema:
         """Return the Arrow schema with the field ids that Parquet files must carry (Iceberg spec, "Parquet")."""

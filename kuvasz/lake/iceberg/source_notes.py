@@ -10,9 +10,11 @@ from kuvasz.lake.format import gaps
 from kuvasz.ports import SourceNotes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kuvasz.evolve.known import SourceColumns
     from kuvasz.lake.iceberg.tables import Tables
-    from kuvasz.ports import Gap
+    from kuvasz.ports import Gap, LakeColumn
 
 
 class IcebergSourceNotes(SourceNotes):
@@ -30,6 +32,12 @@ class IcebergSourceNotes(SourceNotes):
         """See `kuvasz.ports.SourceNotes.columns`."""
         table = self._tables.get(target)
         return None if table is None else table.columns.known.get(source)
+
+    @override
+    def lake_columns(self, target: str) -> Sequence[LakeColumn]:
+        """See `kuvasz.ports.SourceNotes.lake_columns`."""
+        table = self._tables.get(target)
+        return () if table is None else table.definition.schema.columns()
 
     @override
     def partitions(self, target: str, source: str) -> frozenset[str] | None:

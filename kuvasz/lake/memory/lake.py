@@ -109,7 +109,9 @@ class MemoryLake(Lake):
         self._write_stage = MemoryWriteStage(self._tables, self._feeds, chunk_bytes)
         self.about = MemoryAbout()
         self._commit_stage = MemoryCommitStage(self._tables, self._feeds, self.about.keep_rejected)
-        self.notes = MemorySourceNotes()
+        self.notes = MemorySourceNotes(
+            lambda target: self._tables[target].schema.columns() if target in self._tables else ()
+        )
         self.maintenance = MemoryMaintenance()
         self.tags = MemoryTags(self)
 

@@ -9,17 +9,24 @@ from typing_extensions import override
 from kuvasz.ports import SourceNotes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from kuvasz.evolve.known import SourceColumns
-    from kuvasz.ports import Gap
+    from kuvasz.ports import Gap, LakeColumn
 
 #: Target and source.
 _Feed: TypeAlias = tuple[str, str]
 
 
 class MemorySourceNotes(SourceNotes):
-    """See `kuvasz.ports.SourceNotes`."""
+    """See `kuvasz.ports.SourceNotes`.
 
-    def __init__(self) -> None:
+    Args:
+        columns: Returns the columns of a table of the lake.
+    """
+
+    def __init__(self, columns: Callable[[str], Sequence[LakeColumn]] = lambda _: ()) -> None:
+        self._columns = columns
         self._partitions: dict[_Feed, frozenset[str]] = {}
         self._published: dict[_Feed, str] = {}
         self._parked: dict[_Feed, str] = {}
@@ -29,6 +36,11 @@ class MemorySourceNotes(SourceNotes):
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """See `kuvasz.ports.SourceNotes.columns`: this lake goes by names."""
         return None
+
+    @override
+    def lake_columns(self, target: str) -> Sequence[LakeColumn]:
+        """See `kuvasz.ports.SourceNotes.lake_columns`."""
+        return self._columns(target)
 
     @override
     def partitions(self, target: str, source: str) -> frozenset[str] | None:

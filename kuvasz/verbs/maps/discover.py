@@ -16,6 +16,7 @@ from kuvasz.config.model import TableConfig
 from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.lake.format.schema import source_type
 from kuvasz.model import LakeType, ReplicaIdentity, TableName, TableType
+from kuvasz.shown import figures
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import inventory
 from kuvasz.source.catalog.table import TableKind
@@ -285,7 +286,7 @@ def _types(columns: Iterable[Column]) -> Iterable[Decision]:
         value = source_type(column)
         note = typetable.note(column.pg_type, value)
         if note and (value.kind is not LakeType.STRING or column.is_grid or is_kept_as_text(column)):
-            name = typetable.type_name(column.pg_type, column.typmod)
+            name = typemap.postgresql_name(column.pg_type, column.typmod)
             lake = typemap.iceberg_name(value)
             told = f"{name}: {note}" if name == lake else f"{name} becomes {lake}: {note}"
             alike.setdefault(told, []).append(column.name)
@@ -331,7 +332,7 @@ def _render_decisions(tables: Sequence[TableListing]) -> list[str]:
 def _row(table: TableListing, *, has_map: bool) -> tuple[str, ...]:
     mapped = (("yes" if table.is_mapped else "no"),) if has_map else ()
     return (
-        table.table, str(table.type or ""), rows(table.rows), text.size(table.bytes), key(table), *mapped,
+        table.table, str(table.type or ""), rows(table.rows), figures.size(table.bytes), key(table), *mapped,
         f"{table.partitions} partitions" if table.kind == TableKind.PARTITIONED.value else "",
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from kuvasz.config.secrets import HIDDEN
 from kuvasz.errors import ConfigError, SchemaError
 from kuvasz.lake.format import schema
 from kuvasz.model import TableName, TableType
+from kuvasz.shown import figures
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import inventory
 from kuvasz.source.catalog.table import TableKind
@@ -226,7 +227,7 @@ def _entry(listing: TableListing, target: str | None) -> DraftEntry:
 def _size(listing: TableListing) -> list[str]:
     rows = "never analysed" if listing.rows is None else f"about {listing.rows:,} rows"
     is_root = listing.kind == TableKind.PARTITIONED.value
-    return [f"{rows}, {text.size(listing.bytes)}", f"{listing.partitions} partitions" if is_root else ""]
+    return [f"{rows}, {figures.size(listing.bytes)}", f"{listing.partitions} partitions" if is_root else ""]
 
 
 def _with_refusals(made: Draft, tables: Sequence[SourceTable], environ: Mapping[str, str], folder: Path) -> Draft:

@@ -9,13 +9,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from kuvasz import typemap
 from kuvasz.admin.sources import mapped_url
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
 from kuvasz.sync.rules import members
-from kuvasz.verbs import text, typetable
+from kuvasz.verbs import text
 from kuvasz.verbs.check import THREADS
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _columns(table: SourceTable | None) -> _Columns | None:
     if table is None:
         return None
     return {
-        column.name: typetable.type_name(column.pg_type, column.typmod) + (", key" if column.is_key else "")
+        column.name: typemap.postgresql_name(column.pg_type, column.typmod) + (", key" if column.is_key else "")
         for column in table.relation.columns
     }
 

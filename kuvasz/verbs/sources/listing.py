@@ -10,6 +10,7 @@ from kuvasz.admin.sources import source_records
 from kuvasz.admin.sources.mapped_url import SourceSelection
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.shown import figures
 from kuvasz.source import conninfo
 from kuvasz.sync.rules import members
 from kuvasz.verbs import remote, text
@@ -96,7 +97,7 @@ def render(found: Sequence[SourceRecord]) -> str:
 
 def _rows(one: SourceRecord) -> list[tuple[str, ...]]:
     lag = "" if one["lag_seconds"] is None else f"{one['lag_seconds']:.1f} s"
-    held = "" if one["retained_bytes"] is None else text.size(one["retained_bytes"])
+    held = "" if one["retained_bytes"] is None else figures.size(one["retained_bytes"])
     first = (
         one["source"], one["database"] or "", one["sid"] or "", one["state"] or "not running",
         _tables(one), lag, held, one["url"] or "",

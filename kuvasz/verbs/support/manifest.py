@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kuvasz import __version__
-from kuvasz.shown import escapes
+from kuvasz.shown import escapes, figures
 from kuvasz.verbs import text
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def page(found: Iterable[ManifestLine], at: datetime.datetime) -> str:
 
 
 def _row(line: ManifestLine) -> tuple[str, str, str, str]:
-    files = [f"{file} ({text.size(size)})" for file, size in line.files.items()]
+    files = [f"{file} ({figures.size(size)})" for file, size in line.files.items()]
     verdict = "there" if not line.missing else "in part" if files else "MISSING"
     return line.part, verdict, line.what, escapes.one_line("; ".join([*files, *line.missing]))
 

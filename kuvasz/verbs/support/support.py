@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import secrets, sources
 from kuvasz.config.secrets import Redactor, SecretText, SecretUrl
+from kuvasz.shown import figures
 from kuvasz.state.store import state_of
-from kuvasz.verbs import text
 from kuvasz.verbs.support import (
     archive,
     configuration,
@@ -78,7 +78,7 @@ def run(loaded: Loaded, output: Path | None = None, log: Path | None = None) -> 
 
 def render(outcome: SupportOutcome) -> str:
     """Return where the archive is, and what it has and has not."""
-    return f"{outcome.path}: {text.size(outcome.size)}, for its owner alone\n\n{manifest.render(outcome.lines)}"
+    return f"{outcome.path}: {figures.size(outcome.size)}, for its owner alone\n\n{manifest.render(outcome.lines)}"
 
 
 def as_json(outcome: SupportOutcome) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def test_what_is_copied_is_as_large_as_the_source_says_unless_it_is_locked(
     assert [table.bytes for table in now] == [16384, None, 0]
     unknown = dataclasses.replace(COPY, bytes=None)
     told = plan.render([dataclasses.replace(SOURCE, tables=(COPY, unknown))]).splitlines()
-    assert "  copy public.items into shop.items (to be made): ?, about 1,200 rows" in told
+    assert "  copy public.items into shop.items (to be made): –, about 1,200 rows" in told
     assert told[-1] == "1 of 1 sources with changes due; 2 tables to copy, at least 3.0 MB at the sources"
 
 

@@ -24,7 +24,7 @@ ROWS = {row.postgresql: row for row in typetable.rows()}
     ],
 )
 def test_a_type_is_named_as_postgresql_shows_it(pg_type: PgType, typmod: int, name: str) -> None:
-    assert typetable.type_name(pg_type, typmod) == name
+    assert typemap.postgresql_name(pg_type, typmod) == name
 
 
 @pytest.mark.parametrize(

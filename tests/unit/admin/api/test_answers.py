@@ -41,7 +41,7 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
         looks = LookAnswers(LiveMap(app), {}, Redactor()).handlers()
         try:
             sources = SourceAnswers(app, observer, LiveMap(app), Redactor(), {}).handlers()
-            pages = Pages(observer, Redactor(), report.events_of).handlers()
+            pages = Pages(app, observer, Redactor(), report.events_of).handlers(ROUTES)
             more = {**entries, **looks, **sources, **pages, "cut": CutRequests(app).answer}
             more["verify"] = VerificationRequests(LiveMap(app), Redactor()).answer
             return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), more).handlers())

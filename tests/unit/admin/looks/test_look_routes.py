@@ -35,7 +35,7 @@ _COMMANDS_ALONE = {
 }
 
 #: Routes that are no verb, but for those of the map's entries.
-_ROUTES_ALONE = {"livez", "readyz", "metrics", "openapi", "docs", "fleet_page", "table_page"}
+_ROUTES_ALONE = {"livez", "readyz", "metrics", "openapi", "docs", "fleet_page", "table_page", "action_page"}
 
 
 def test_every_verb_is_a_route_and_the_reverse() -> None:

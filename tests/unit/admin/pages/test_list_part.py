@@ -30,3 +30,13 @@ def test_names_are_found_in_whatever_case() -> None:
     assert ListSelection(text="SHOP").has(None, "my_shop_eu")
     assert not ListSelection(text="x").has(None, "shop")
     assert ListSelection().has("whatever")
+
+
+def test_a_short_list_is_not_looked_through() -> None:
+    assert ListPart("/x", list(range(9)), ListSelection()).bar("sources") == ""
+
+
+def test_two_lists_of_a_page_keep_each_others_parts() -> None:
+    wanted = ListSelection(number=1, names=("table", "tables"), others={"q": "eu", "page": "3"})
+    seen = SeenPage(ListPart("/", list(range(150)), wanted).bar("tables"))
+    assert seen.links == ["/?table=&tables=2&q=eu&page=3"]

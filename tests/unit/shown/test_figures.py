@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.admin.pages import figures
+from kuvasz.shown import figures
 
 
 @pytest.mark.parametrize(
