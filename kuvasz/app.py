@@ -39,6 +39,7 @@ from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.sync import map_change
 from kuvasz.sync.catching_up import CatchingUp
 from kuvasz.sync.context.shared import Shared
+from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules import map_difference
 from kuvasz.sync.rules.map_difference import MapDifference
 from kuvasz.sync.rules.targets import Targets
@@ -76,8 +77,10 @@ class App:
     """
 
     def __init__(self, config: Config, *, lake: Lake | None = None, holds_lease: bool = False) -> None:
-        self.config = config
         state = state_of(config)
+        self.patterns = PatternTables(state.feeds, may_keep=True)
+        self.config = config = self.patterns.applied(config)
+        self.patterns.tell(config)
         self.lake: Lake = lake or IcebergLake(config, state.witness)
         self.states = TableStates(state.notes)
         self.progress = progress = Progress()
@@ -134,6 +137,7 @@ class App:
             when_parked_full=pipeline.when_parked_full,
             on_lake_rewound=self.config.lake.on_lake_rewound,
             staged=self._staged,
+            patterns=self.patterns,
             mask_secret=(pipeline.mask_secret or "").encode(),
         )
 

@@ -111,7 +111,7 @@ def run(
     if context.invoked_subcommand is not None:
         return
     hangup = _remembered_hangup()
-    loaded = _loaded(context)
+    loaded = _read(context)
     logs = loaded.config.log
     log.set_up(logs.format, loaded.secrets, level=logs.level, file=logs.file)
     member = cluster_member(loaded.config, "replicates", _end_at_once)
@@ -154,8 +154,10 @@ class _Run:
     async def replicate(self, loaded: Loaded) -> int:
         """Replicate until told to stop; return the exit code."""
         from kuvasz.app import App
+        from kuvasz.verbs.maps import patterns
 
         if self._member is None:
+            loaded = await asyncio.to_thread(patterns.kept, loaded)
             return await self._run(loaded, App(loaded.config))
         from kuvasz.verbs.cluster.standby import Standby, tell_map
         from kuvasz.verbs.cluster.standby_server import serve
@@ -168,12 +170,13 @@ class _Run:
                 lake = await standby.wait(stop)
             if lake is None:
                 return 0
-            application = App(standby.loaded.config, lake=lake, holds_lease=True)
+            loaded = await asyncio.to_thread(patterns.kept, standby.loaded)
+            application = App(loaded.config, lake=lake, holds_lease=True)
             if stop.is_set():  # told when it was not there yet
                 application.stop()
             telling = asyncio.create_task(tell_map(application, self._member), name="map of the cluster")
             try:
-                return await self._run(standby.loaded, application)
+                return await self._run(loaded, application)
             finally:
                 telling.cancel()
         finally:
@@ -248,7 +251,7 @@ def check(
     """Look at machine, lake and sources before anything is touched; exit 3 or 5 if something needed is missing."""
     from kuvasz.verbs import check as verb
 
-    loaded = _loaded(context, config, settings)
+    loaded = _asked(context, config, settings)
     found = verb.findings(loaded.config, loaded.place_of)
     redact = Redactor(loaded.secrets)
     if as_json:
@@ -266,7 +269,7 @@ def plan(
     from kuvasz.verbs import plan as verb
     from kuvasz.verbs import remote
 
-    loaded = _loaded(context, config, settings)
+    loaded = _asked(context, config, settings)
     found = verb.plans(loaded.config, loaded.place_of)
     redact = Redactor(loaded.secrets)
     if as_json:
@@ -994,6 +997,20 @@ def _overrides(context: typer.Context, settings: Sequence[str] | None) -> dict[s
 
 
 def _loaded(context: typer.Context, config: str | None = None, settings: Sequence[str] | None = None) -> Loaded:
+    """Return the configuration with the tables that its patterns take in, as they were seen last."""
+    from kuvasz.verbs.maps import patterns
+
+    return patterns.known(_read(context, config, settings))
+
+
+def _asked(context: typer.Context, config: str | None, settings: Sequence[str] | None) -> Loaded:
+    """Return the configuration with the tables that its patterns take in now."""
+    from kuvasz.verbs.maps import patterns
+
+    return patterns.asked(_read(context, config, settings))
+
+
+def _read(context: typer.Context, config: str | None = None, settings: Sequence[str] | None = None) -> Loaded:
     """Read the configuration that was named before the verb or after it; what comes later wins."""
     path = config or _globals(context).config
     overrides = _overrides(context, settings)

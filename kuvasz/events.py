@@ -109,6 +109,11 @@ class Event(enum.Enum):
         WARNING,
         "a source table has another name than in the map, and is followed under it",
     )
+    PATTERN_LEAVES_OUT = (
+        "pattern_leaves_out",
+        WARNING,
+        "a table is like a pattern of the map, and is not taken in",
+    )
     MEMBER_RENAMED = "members_changed", INFO, "a table was renamed"
     MEMBER_ADDED = "members_changed", INFO, "a table is taken in"
     MEMBER_GONE = "members_changed", WARNING, "a table is gone; its rows stay in the lake"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,7 @@ from kuvasz.errors import ConfigError, KuvaszError, MapBusy
 from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
@@ -47,7 +48,7 @@ _STILL_S = 2.0
 _PAUSE_S = 10.0
 
 #: Who asked, where nobody did in person.
-_SIGNAL, _FILE = "SIGHUP", "map.watch"
+_SIGNAL, _FILE, _PATTERN = "SIGHUP", "map.watch", "pattern"
 
 
 class LiveMap:
@@ -63,6 +64,7 @@ class LiveMap:
         self.loaded = loaded  #: the map that runs, as it was read
         self._turn = asyncio.Lock()
         self._signalled = asyncio.Event()
+        self._version = app.patterns.version  #: of what patterns were matched with, as the map that runs knows it
         #: told the secrets of a map before anything of it is used
         self.on_secrets: list[Callable[[Iterable[str]], None]] = [log.hide]
 
@@ -72,7 +74,7 @@ class LiveMap:
         Raises:
             ConfigError: It is faulty, or cannot follow without a restart.
         """
-        return await asyncio.to_thread(self._app.difference, (await self._read()).config)
+        return await asyncio.to_thread(self._app.difference, (await self._looked()).config)
 
     async def reload(self, by: str, *, may_drop: bool | None = None) -> MapDifference:
         """Have kuvasz go by what the file has now; return what that has otherwise, while it is put into use.
@@ -117,6 +119,7 @@ class LiveMap:
             loaded = await asyncio.to_thread(load.with_text, known, text)
             for hide in self.on_secrets:
                 hide(loaded.secrets)
+            loaded = await self._known_tables(loaded, is_all=False)
             found = await asyncio.to_thread(self._app.difference, loaded.config)
             await asyncio.to_thread(prove, loaded)
             await asyncio.to_thread(self._app.ask_lake, found)
@@ -150,7 +153,7 @@ class LiveMap:
             try:
                 self._known()
                 self._app.refuse_if_changing()  # before the map is read, which takes its time
-                loaded = await self._read()
+                loaded = await self._looked()
                 found = await asyncio.to_thread(self._app.difference, loaded.config)
                 is_other = not found.is_empty or found.config != self._app.config
                 if is_other:
@@ -168,6 +171,7 @@ class LiveMap:
 
     def _take(self, loaded: Loaded) -> None:
         before, self.loaded = self.loaded, loaded
+        self._app.patterns.tell(loaded.config)
         if before is None or before.config.log.level is not loaded.config.log.level:
             log.set_level(loaded.config.log.level)
 
@@ -185,6 +189,39 @@ class LiveMap:
             hide(loaded.secrets)
         return loaded
 
+    async def _looked(self) -> Loaded:
+        """Return what the file has now, with what its patterns take in now."""
+        return await self._known_tables(await self._read(), is_all=True)
+
+    async def _known_tables(self, loaded: Loaded, *, is_all: bool) -> Loaded:
+        config = await asyncio.to_thread(self._app.patterns.looked, loaded.config, is_all=is_all)
+        return dataclasses.replace(loaded, config=config)
+
+    async def _follow_patterns(self) -> None:
+        """Take in tables that have come and are like a pattern of the map, and let go of those that are gone.
+
+        The map's file is not read: what a person has written into it since waits for that person.
+        """
+        async with self._turn:
+            self._app.refuse_if_changing()
+            version = self._app.patterns.version
+            config = await asyncio.to_thread(self._app.patterns.applied, self._app.config)
+            try:
+                found = await asyncio.to_thread(self._app.difference, config)
+            except ConfigError as error:
+                self._version = version
+                _log.tell(Event.MAP_REFUSED, by=_PATTERN, error=str(error))
+                raise
+            if not found.is_empty:
+                await asyncio.to_thread(self._app.ask_lake, found)
+            self._app.take_over(found, may_drop=False)
+            self._app.patterns.tell(config)
+            self._version = version
+            if self.loaded is not None:
+                self.loaded = dataclasses.replace(self.loaded, config=config)
+            if not found.is_empty:
+                _log.tell(Event.MAP_TAKEN, by=_PATTERN, **found.as_json())
+
     def signal(self) -> None:
         """Have the file read again, as SIGHUP does; what comes of it is in the log."""
         self._signalled.set()
@@ -199,6 +236,9 @@ class LiveMap:
                     await self._signalled.wait()
             is_asked = is_asked or self._signalled.is_set()
             self._signalled.clear()
+            if self._version != self._app.patterns.version and not is_asked:
+                await self._is_settled(self._follow_patterns())
+                continue
             if not is_asked and not self._app.config.map.watch:
                 continue
             now = await asyncio.to_thread(self._stamp)
@@ -206,13 +246,15 @@ class LiveMap:
                 last, since = now, time.monotonic()
             # What is written just now may be half a map, and look like a whole one.
             is_still = time.monotonic() - since >= _STILL_S
-            if (is_asked or (is_still and now != read)) and await self._is_settled(is_asked=is_asked):
+            if not is_asked and not (is_still and now != read):
+                continue
+            if await self._is_settled(self._reload(_SIGNAL if is_asked else _FILE, is_person=is_asked)):
                 read, is_asked = now, False
 
-    async def _is_settled(self, *, is_asked: bool) -> bool:
-        """Have the file read again; return whether that was all, or is to be tried again."""
+    async def _is_settled(self, change: Coroutine[Any, Any, object]) -> bool:
+        """Have the map changed; return whether that was all, or is to be tried again."""
         try:
-            await self._reload(_SIGNAL if is_asked else _FILE, is_person=is_asked)
+            await change
         except MapBusy:
             return False
         except ConfigError:  # it is in the log

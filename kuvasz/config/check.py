@@ -224,6 +224,31 @@ def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
             yield Problem(path=place, message=f"is the same table as {first[name]!r}", is_key=True)
         first.setdefault(name, key)
         yield from _table(table, place)
+        yield from _pattern(key, table, place)
+
+
+#: What can only be one table's.
+_OF_ONE = ("partitions_regex", "location")
+
+
+def _pattern(key: str, table: TableConfig, path: Path) -> Iterator[Problem]:
+    if not names.is_pattern(key):
+        if table.excepted:
+            message = "is for a pattern, such as public.*: this is the name of one table"
+            yield Problem(path=(*path, "except"), message=message, is_key=True)
+        return
+    for option in _OF_ONE:
+        if getattr(table, option) is not None:
+            message = "cannot be given with a pattern, which takes in many tables"
+            yield Problem(path=(*path, option), message=message, is_key=True)
+    if table.target is not None and "{table}" not in table.target:
+        message = "must have {table} in it, because the pattern takes in many tables: {schema}_{table}"
+        yield Problem(path=(*path, "target"), message=message)
+    for number, other in enumerate(table.excepted):
+        try:
+            names.parse_table(other)
+        except ValueError as error:
+            yield Problem(path=(*path, "except", number), message=str(error))
 
 
 def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
@@ -383,7 +408,10 @@ def _tenants(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
         return
     for key, table in group.tables.items():
         place = (*path, "tables", key)
-        if _has_schema(key):
+        if names.is_pattern(key):
+            message = "cannot be a pattern with schemas of a url: name the tables that each schema has"
+            yield Problem(path=place, message=message, is_key=True)
+        elif _has_schema(key):
             message = (
                 f"names a schema, and a url takes those like {schemas}: write the table's name alone, or give tables"
                 " of one schema a group of their own"
@@ -426,7 +454,7 @@ def _sid_key(url: UrlConfig) -> tuple[str, ...]:
 def _targets(config: Config) -> Iterator[Problem]:
     feeds: _Feeds = {}
     for number, group in enumerate(config.databases):
-        for key, table in group.tables.items():
+        for key, table in group.entries.items():
             path: Path = ("databases", number, "tables", key)
             feed = _MappedFeed(path=path, key=key, table=table, group=group, number=number)
             try:
@@ -460,9 +488,9 @@ def _one_group(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
 
 
 def _names(feeds: _Feeds) -> Iterator[Problem]:
-    """A target's default name is checked here: where it is written, its kind did so."""
+    """A target's default name is checked here, and that by a pattern: where it is written, its kind did so."""
     for (_, target), (feed, *_others) in feeds.items():
-        if feed.table.target is None and (re.search(r"[/\\`\x00-\x1f]", target) or not target.strip()):
+        if re.search(r"[/\\`\x00-\x1f]", target) or not target.strip():
             message = "cannot be a table's name in the lake: give it another one with 'target'"
             yield Problem(path=feed.path, message=message, is_key=True)
 

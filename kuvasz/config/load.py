@@ -100,8 +100,9 @@ class Loaded:
         found = [source.find(wanted) for source in sources.resolve(self.config) if source.database == database]
         entries = {spec.table for spec in found if spec is not None}
         for number, group in enumerate(self.config.databases):
-            for key in group.tables if group.database == database else ():
+            for key in group.entries if group.database == database else ():
                 if names.parse_table(key) in entries:
+                    key = key if group.found is None else group.found.written(key)  # noqa: PLW2901
                     name, _, inner = option.partition(".")
                     path: Path = ("databases", number, "tables", key, name, *([inner] if inner else []))
                     return f"{self.origin_of(path)}: "

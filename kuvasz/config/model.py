@@ -11,14 +11,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from typing_extensions import override
 
-from kuvasz.config import kinds, secrets
+from kuvasz.config import kinds, names, secrets
 from kuvasz.model import TableType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from pydantic.fields import FieldInfo
+
+    from kuvasz.config.patterns.found_tables import FoundTables
 
 _MB = 1024**2
 _SQLITE = "jdbc:sqlite:"
@@ -134,7 +138,14 @@ class LogLevel(enum.StrEnum):
 class Section(BaseModel):
     """A part of the configuration. Its ``repr`` and ``str`` hide what is secret; its attributes are the values."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True, serialize_by_alias=True
+    )
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """Return the options by the names that a map has for them: one of them is a word of Python's own."""
+        return {field.alias or name: field for name, field in cls.model_fields.items()}
 
     @override
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
@@ -669,7 +680,10 @@ class TableConfig(Section):
 
     target: kinds.Target | None = None
     """The table in the lake, `name` or `namespace.name`; the source table's own name in `lake.namespace` by
-    default."""
+    default. Of a pattern's tables `{schema}` and `{table}` stand for the names at the source."""
+
+    excepted: tuple[kinds.Text, ...] = Field(default=(), alias="except")
+    """With a pattern as the table's name (`"public.*"`): tables that it does not take in, names or patterns."""
 
     partitions_regex: kinds.Regex | None = None
     """Tables of this schema whose whole name matches are one target, also those that appear later."""
@@ -780,7 +794,8 @@ class DatabaseConfig(Section):
 
     tables: dict[str, Annotated[TableConfig, BeforeValidator(kinds.empty)]]
     """Source table -> what becomes of it, or nothing for a clone. `schema.table`; the schema is `public` if none
-    is named; a dot inside a name needs double quotes: `'"a.b".c'`."""
+    is named; a dot inside a name needs double quotes: `'"a.b".c'`. With `*`, which stands for any text, it is a
+    pattern: it takes in each table like it that has no entry of its own, also one that appears later."""
 
     on_slot_lost: OnSlotLost = OnSlotLost.STOP
     """When the slot is gone: stop with exit 5; repair: a new slot, then compare with the source and mend; resync:
@@ -790,6 +805,32 @@ class DatabaseConfig(Section):
     """table: each table of the group shows whole transactions of its sources, and is committed on its own; group: all
     of them show a transaction at once, in one commit of the catalog. Needs a jdbc catalog; the group's targets must
     be fed by no other group. It cannot change while kuvasz runs."""
+
+    _found: FoundTables[TableConfig] | None = PrivateAttr(
+        default=None
+    )  #: what its patterns take in, where that is known
+
+    @property
+    def found(self) -> FoundTables[TableConfig] | None:
+        """What its patterns take in; None where nobody has looked."""
+        return self._found
+
+    @property
+    def patterns(self) -> dict[str, TableConfig]:
+        """The entries that are patterns."""
+        return {key: table for key, table in self.tables.items() if names.is_pattern(key)}
+
+    @property
+    def entries(self) -> dict[str, TableConfig]:
+        """The entries of single tables: those that have one of their own, then those that patterns take in."""
+        single = {key: table for key, table in self.tables.items() if not names.is_pattern(key)}
+        return single if self._found is None else single | self._found.entries
+
+    def knowing(self, found: FoundTables[TableConfig]) -> DatabaseConfig:
+        """Return the same with what its patterns take in."""
+        copied = self.model_copy()
+        copied._found = found
+        return copied
 
 
 class Config(Section):

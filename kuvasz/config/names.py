@@ -49,9 +49,19 @@ def render_table(table: TableName) -> str:
     return name if table.schema == DEFAULT_SCHEMA else f"{quote_part(table.schema)}.{name}"
 
 
+def is_pattern(text: str) -> bool:
+    """Say whether a key of ``tables`` means all tables like it; in double quotes ``*`` is a character as others."""
+    return any("*" in (match[2] or "") for match in _PART.finditer(text))
+
+
 def matches(pattern: TableName, table: TableName) -> bool:
     """Say whether a pattern, which `parse_table` read, means a table: each ``*`` in it stands for any text."""
     return is_like(pattern.schema, table.schema) and is_like(pattern.name, table.name)
+
+
+def is_whole_match(regex: str, name: str) -> bool:
+    """Say whether a regular expression of a map takes a name in."""
+    return re.fullmatch(regex, name) is not None
 
 
 def is_like(pattern: str, text: str) -> bool:
@@ -64,7 +74,9 @@ def missing(table: TableName) -> str:
     told = "create it, or take it out of the map"
     if not set("*?%") & set(table.name):
         return told
-    return f"{told}: names are taken as they are; `partitions_regex` has several tables go into one target"
+    return (
+        f"{told}: a pattern has `*` alone, outside quotes; `partitions_regex` has several tables go into one target"
+    )
 
 
 def split_name(text: str) -> tuple[str, ...]:
@@ -90,7 +102,7 @@ def split_name(text: str) -> tuple[str, ...]:
 
 def quote_part(part: str) -> str:
     """Return one part of a dotted name, in double quotes where it needs them."""
-    if "." in part or part.startswith('"'):
+    if set(".*") & set(part) or part.startswith('"'):
         return '"' + part.replace('"', '""') + '"'
     return part
 

@@ -73,7 +73,7 @@ def table(name: str) -> str:
     model = TABLES[name]
     variables = {path[1]: variable for variable, path in environment.options().items() if path[0] == name}
     lines = ["| Option | Value | Default | Meaning |", "|---|---|---|---|"]
-    for option, field in model.model_fields.items():
+    for option, field in model.options().items():
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
         variable = f"<br>`{variables[option]}`" if option in variables else ""
         lines.append(f"| `{option}`{variable} | {_kind(field)} | {_default(model, option)} | {meaning} |")
@@ -144,7 +144,7 @@ def _type_name(annotation: object) -> str:
 
 
 def _default(model: type[Section], option: str) -> str:
-    field = model.model_fields[option]
+    field = model.options()[option]
     if field.is_required():
         return "needed"
     value = field.get_default(call_default_factory=True, validated_data={})

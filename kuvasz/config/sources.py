@@ -11,7 +11,9 @@ from kuvasz.config import names
 from kuvasz.config.model import Consistency, Origin
 
 if TYPE_CHECKING:
-    from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, OnSlotLost, TableConfig
+    from collections.abc import Sequence
+
+    from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, OnSlotLost, TableConfig, UrlConfig
     from kuvasz.config.secrets import SecretUrl
     from kuvasz.model import TableName
 
@@ -108,9 +110,10 @@ class Source:
         sid: What identifies its rows in targets with several sources; None if it is the only one. With `schemas` in
             the names of slot and publication alone: what they capture identifies the rows.
         url: Where it is; hides its password.
-        tables: In the map's order.
+        tables: In the map's order, those that patterns take in behind the others.
         on_slot_lost: What to do without a slot.
         origin: Which changes its stream brings, by where they were made.
+        patterns: The names of its entries that are patterns, whose tables are looked for while it is replicated.
     """
 
     name: str
@@ -120,6 +123,7 @@ class Source:
     tables: tuple[SourceTableSpec, ...]
     on_slot_lost: OnSlotLost
     origin: Origin = Origin.ANY
+    patterns: tuple[TableName, ...] = ()
 
     @property
     def object_name(self) -> str:
@@ -169,33 +173,52 @@ def resolve(config: Config) -> tuple[Source, ...]:
     """
     with_sid, found = _targets_with_sid(config), []
     for group in config.databases:
-        tables = [_spec(config.lake, key, table, with_sid) for key, table in group.tables.items() if table.enabled]
+        entries = [(key, table) for key, table in group.entries.items() if table.enabled]
+        tables = [(key, _spec(config.lake, key, table, with_sid)) for key, table in entries]
+        patterns = tuple(names.parse_table(key) for key, table in group.patterns.items() if table.enabled)
         found += [
-            Source(
-                name=names.source_name(group.database, url.sid),
-                database=group.database,
-                sid=url.sid,
-                url=url.url,
-                tables=tuple(
-                    dataclasses.replace(spec, schemas=url.schemas, group=_commits_with(group)) for spec in tables
-                ),
-                on_slot_lost=group.on_slot_lost,
-                origin=url.origin,
-            )
-            for url in (group.urls if tables else ())
-        ]
+            _source(group, url, tables, patterns) for url in (group.urls if tables or patterns else ())
+        ]  # fmt: skip
     return tuple(found)
+
+
+def _source(
+    group: DatabaseConfig,
+    url: UrlConfig,
+    tables: Sequence[tuple[str, SourceTableSpec]],
+    patterns: tuple[TableName, ...],
+) -> Source:
+    name = names.source_name(group.database, url.sid)
+    mine = [spec for key, spec in tables if group.found is None or group.found.has(key, name)]
+    return Source(
+        name=name,
+        database=group.database,
+        sid=url.sid,
+        url=url.url,
+        tables=tuple(dataclasses.replace(spec, schemas=url.schemas, group=_commits_with(group)) for spec in mine),
+        on_slot_lost=group.on_slot_lost,
+        origin=url.origin,
+        patterns=patterns,
+    )
 
 
 def with_all_tables(config: Config) -> Config:
     """Return a map in which all tables are `enabled`: of those that are left out the lake has rows all the same."""
-    groups = [
-        group.model_copy(
-            update={"tables": {key: one.model_copy(update={"enabled": True}) for key, one in group.tables.items()}}
-        )
-        for group in config.databases
-    ]
+    groups = [_with_all(group) for group in config.databases]
     return config.model_copy(update={"databases": tuple(groups)})
+
+
+def _with_all(group: DatabaseConfig) -> DatabaseConfig:
+    tables = {key: _enabled(one) for key, one in group.tables.items()}
+    known, found = group.model_copy(update={"tables": tables}), group.found
+    if found is None:
+        return known
+    taken = {key: dataclasses.replace(one, config=_enabled(one.config)) for key, one in found.tables.items()}
+    return known.knowing(dataclasses.replace(found, tables=taken))
+
+
+def _enabled(table: TableConfig) -> TableConfig:
+    return table.model_copy(update={"enabled": True})
 
 
 def _commits_with(group: DatabaseConfig) -> str | None:
@@ -258,7 +281,7 @@ def _targets_with_sid(config: Config) -> frozenset[tuple[str, str]]:
 
 
 def _targets_of(lake: LakeConfig, group: DatabaseConfig) -> set[tuple[str, str]]:
-    return {target_name(lake, key, table) for key, table in group.tables.items()}
+    return {target_name(lake, key, table) for key, table in group.entries.items()}
 
 
 def _spec(lake: LakeConfig, key: str, table: TableConfig, with_sid: frozenset[tuple[str, str]]) -> SourceTableSpec:

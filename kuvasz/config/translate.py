@@ -111,8 +111,8 @@ def _in_database(path: Path) -> type[Section] | None:
 def _unknown(path: Path) -> str:
     key = str(path[-1])
     section = section_at(path[:-1])
-    guess = suggestion(key, section.model_fields) if section else ""
-    homes = [name for name, home in _homes().items() if key in home.model_fields]
+    guess = suggestion(key, section.options()) if section else ""
+    homes = [name for name, home in _homes().items() if key in home.options()]
     if homes and not guess:
         guess = f": it belongs to {homes[0]}"
     return f"unknown key {key!r}{guess or _choice(section)}"
@@ -131,7 +131,7 @@ def _homes() -> Mapping[str, type[Section]]:
 
 
 def _choice(section: type[Section] | None) -> str:
-    return f": known are {', '.join(section.model_fields)}" if section else ""
+    return f": known are {', '.join(section.options())}" if section else ""
 
 
 def _advice(kind: str, value: object) -> str:

@@ -1,4 +1,6 @@
-"""Which targets each source fed at the last start, and by which sid, in one file of the state folder, `feeds.json`.
+"""Which targets each source fed at the last start, by which sid, and what its patterns were matched with.
+
+All of it is in one file of the state folder, `feeds.json`.
 
 It is written at a start whose map says otherwise than the file. Without it a target that left the map is found by the
 namespaces that the map names, and one that is in the map again is believed.
@@ -7,9 +9,10 @@ namespaces that the map names, and one that is in the map again is believed.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
-import os
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,15 @@ _log = EventLog(__name__)
 FILE = "feeds.json"
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _FeedRecord:
+    """What the file has."""
+
+    feeds: Mapping[str, frozenset[str]]
+    sids: Mapping[str, str | None]
+    tables: Mapping[str, Sequence[tuple[str, bool]]]
+
+
 class FeedFile(StoredFeeds):
     """The file.
 
@@ -33,6 +45,7 @@ class FeedFile(StoredFeeds):
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
+        self._writing = threading.Lock()  # a source that begins and one that was looked at write what both know
 
     @override
     def known(self) -> Mapping[str, frozenset[str]]:
@@ -50,36 +63,50 @@ class FeedFile(StoredFeeds):
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return {}
 
+    @override
+    def seen(self) -> Mapping[str, Sequence[tuple[str, bool]]]:
+        """See `StoredFeeds.seen`; versions before kept none."""
+        try:
+            return {
+                source: tuple((str(table), bool(has_key)) for table, has_key in tables)
+                for source, tables in self._read()["tables"].items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
     def _read(self) -> Any:  # noqa: ANN401 (JSON)
         return json.loads(self._file.read_text(encoding="utf-8"))
 
     @override
     def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
         """See `StoredFeeds.keep`. After a crash the file is the old one or the new one."""
-        before = self.known(), self.sids()
-        all_feeds = {**before[0], **{feeder: frozenset(targets) for feeder, targets in feeds.items()}}
-        all_sids = {**before[1], **(sids or {})}
-        if (all_feeds, all_sids) == before:
+        with self._writing:
+            kept = _FeedRecord(feeds=self.known(), sids=self.sids(), tables=self.seen())
+            all_feeds = {**kept.feeds, **{feeder: frozenset(targets) for feeder, targets in feeds.items()}}
+            self._replace(kept, dataclasses.replace(kept, feeds=all_feeds, sids={**kept.sids, **(sids or {})}))
+
+    @override
+    def see(self, tables: Mapping[str, Sequence[tuple[str, bool]]]) -> None:
+        """See `StoredFeeds.see`."""
+        with self._writing:
+            kept = _FeedRecord(feeds=self.known(), sids=self.sids(), tables=self.seen())
+            seen = {source: tuple(found) for source, found in tables.items()}
+            self._replace(kept, dataclasses.replace(kept, tables={**kept.tables, **seen}))
+
+    def _replace(self, before: _FeedRecord, kept: _FeedRecord) -> None:
+        if kept == before:
             return
         try:
-            self._write(all_feeds, all_sids)
+            self._write(kept)
         except OSError as error:
             _log.tell(Event.FEEDS_FAILED, file=str(self._file), error=str(error))
             with contextlib.suppress(OSError):
                 self._file.unlink()  # an older one would lie
 
-    def _write(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None]) -> None:
-        kept = {"feeds": {feeder: sorted(targets) for feeder, targets in sorted(feeds.items())}, "sids": sids}
-        private_folder.exchange(self._file, json.dumps(kept))
-        _sync(self._file.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def _write(self, kept: _FeedRecord) -> None:
+        tables = {"tables": kept.tables} if kept.tables else {}
+        feeds = {feeder: sorted(targets) for feeder, targets in sorted(kept.feeds.items())}
+        private_folder.exchange(self._file, json.dumps({"feeds": feeds, "sids": kept.sids, **tables}))
 
 
 __all__ = ["FILE", "FeedFile"]

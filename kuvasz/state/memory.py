@@ -96,6 +96,7 @@ class MemoryFeeds(StoredFeeds):
     def __init__(self) -> None:
         self._feeds: dict[str, frozenset[str]] = {}
         self._sids: dict[str, str | None] = {}
+        self._seen: dict[str, Sequence[tuple[str, bool]]] = {}
 
     @override
     def known(self) -> Mapping[str, frozenset[str]]:
@@ -112,6 +113,16 @@ class MemoryFeeds(StoredFeeds):
         """See `StoredFeeds.keep`."""
         self._feeds |= {feeder: frozenset(targets) for feeder, targets in feeds.items()}
         self._sids |= sids or {}
+
+    @override
+    def seen(self) -> Mapping[str, Sequence[tuple[str, bool]]]:
+        """See `StoredFeeds.seen`."""
+        return dict(self._seen)
+
+    @override
+    def see(self, tables: Mapping[str, Sequence[tuple[str, bool]]]) -> None:
+        """See `StoredFeeds.see`."""
+        self._seen |= {source: tuple(found) for source, found in tables.items()}
 
 
 class MemoryRecord(StoredRecord):

@@ -29,6 +29,7 @@ from kuvasz.verbs.cluster import coordinator, log_store
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
+    from kuvasz.config.patterns.found_tables import LeftOut
     from kuvasz.config.sources import Source, SourceTableSpec
     from kuvasz.model import SourcePosition, TableName
     from kuvasz.source.catalog.table import SourceTable
@@ -77,6 +78,7 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
             *lake.result(),
             *(one for found in servers for one in found),
             *(one for found in pool.map(known.source, sources) for one in found),
+            *(_left_out(one) for group in config.databases if group.found for one in group.found.left_out),
         ]
 
 
@@ -328,6 +330,13 @@ def _without_members(source: Source, spec: SourceTableSpec) -> Finding:
         source=source.object_name, check="members", value="no table yet", ok=False, severity=Severity.ADVICE,
         needed=f"{whose} like {spec.schemas or spec.config.partitions_regex}", table=spec.table,
         fix=f"compare {option} with the {whose}' names; one that appears later is taken in",
+    )  # fmt: skip
+
+
+def _left_out(one: LeftOut) -> Finding:
+    return Finding(
+        source=f"{names.PREFIX}{one.source}", check="pattern", value=one.why, ok=False, severity=Severity.ADVICE,
+        needed=f"a place in {one.pattern}", table=names.parse_table(one.table), fix=one.hint,
     )  # fmt: skip
 
 

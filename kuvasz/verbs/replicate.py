@@ -30,6 +30,7 @@ from kuvasz.errors import ConfigError, MapMismatch, StateTaken, first_of
 from kuvasz.state.maps.named import named
 from kuvasz.state.store import state_of
 from kuvasz.sync.context.source_threads import THREAD_NAME
+from kuvasz.verbs.maps import patterns
 from kuvasz.verbs.served.looks import LOOKS
 
 #: Seconds between two looks whether it runs by now.
@@ -195,6 +196,7 @@ class Replicator:
 
     async def _replicate(self, *, until_caught_up: bool) -> int:
         self._loop = asyncio.get_running_loop()
+        self._loaded = await asyncio.to_thread(patterns.kept, self._loaded)
         app = App(self._loaded.config)
 
         def served(server: AdminServer) -> None:

@@ -178,6 +178,16 @@ def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:
     assert place.open().feeds.sids() == {"eu": "EU", "us": None}
     expected = {"eu": {"archive.items"}, "eu/*": {"shop.events"}, "us": {"shop.items"}}
     assert feeds.known() == place.open().feeds.known() == expected, "other sources stay as they are"
+    assert feeds.seen() == {}
+    feeds.see({"eu": [("orders", True), ("archive.items", False)], "us": []})
+    feeds.see({"us": (("items", True),)})
+    seen = place.open().feeds.seen()
+    assert {source: tuple(found) for source, found in seen.items()} == {
+        "eu": (("orders", True), ("archive.items", False)), "us": (("items", True),)
+    }  # fmt: skip
+    feeds.keep({"us": set()})
+    assert place.open().feeds.seen() == seen, "neither forgets what the other one keeps"
+    assert place.open().feeds.known()["eu"] == expected["eu"]
 
 
 def test_files_of_tables_are_found_by_the_next_process(place: Place) -> None:

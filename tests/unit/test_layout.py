@@ -84,6 +84,9 @@ ELSEWHERE = {
     "source/commit_status.py": "integration/test_slots.py",
     "source/catalog/inventory.py": "integration/test_discover.py",
     "source/catalog/members.py": "integration/test_members.py",
+    "source/catalog/mappable.py": "integration/test_patterns.py",
+    "verbs/maps/patterns.py": "integration/test_patterns.py",
+    "config/patterns/found_tables.py": "unit/config/patterns/test_expansion.py",
     "source/catalog/relation_files.py": "integration/test_continuity.py",
     "demo/shop.py": "unit/demo/test_load.py",
     # Calls into the JVM: only Iceberg says whether they are right.

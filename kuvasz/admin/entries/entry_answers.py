@@ -103,7 +103,7 @@ class EntryAnswers:
     def _mapping(self, known: NumberedMap, tables: Sequence[MappedTable]) -> list[Record]:
         lake = known.config.lake
         numbers = numbered.number_mapping(self._numbers, [one.name for one in tables])
-        present = self._present({records.identifier(one, lake) for one in known.tables})
+        present = self._present({records.identifier(one, lake) for one in known.followed})
         return [records.mapping(one, numbers[one.name], lake, present) for one in tables]
 
     def _present(self, targets: Collection[str]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kuvasz.config import names
@@ -74,6 +74,20 @@ class NumberedMap:
     databases: tuple[NumberedDatabase, ...]
     urls: tuple[NumberedUrl, ...]
     tables: tuple[NumberedTable, ...]
+
+    @property
+    def followed(self) -> list[NumberedTable]:
+        """The entries of single tables; one that a pattern takes in has the number of the pattern."""
+        single = [one for one in self.tables if not names.is_pattern(one.key)]
+        return [*single, *(found for one in self.tables if names.is_pattern(one.key) for found in _found(one))]
+
+
+def _found(pattern: NumberedTable) -> Iterator[NumberedTable]:
+    """Yield the tables that a pattern takes in."""
+    found = pattern.database.group.found
+    for key, one in (found.tables if found is not None else {}).items():
+        if one.pattern == pattern.key:
+            yield dataclasses.replace(pattern, key=key, table=names.parse_table(key), config=one.config)
 
 
 def number(config: Config, stored: StoredNumbers) -> NumberedMap:

@@ -124,7 +124,7 @@ def mapped_tables(known: NumberedMap, found: Mapping[str, Sequence[SourceTable]]
         found: Group -> what one of its sources has; nothing of a group none of whose sources answers.
     """
     entries: dict[int, list[NumberedTable]] = {}
-    for one in known.tables:
+    for one in known.followed:
         entries.setdefault(one.database.number, []).append(one)
     made: list[MappedTable] = []
     for group in known.databases:

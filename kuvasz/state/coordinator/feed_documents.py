@@ -1,9 +1,9 @@
-"""Which targets each source fed, and by which sid, a document each."""
+"""Which targets each source fed, by which sid, and what its patterns were matched with, a document each."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from typing_extensions import override
 
@@ -21,11 +21,13 @@ class FeedDocuments(StoredFeeds):
     Args:
         feeds: Where the targets of feeders are.
         sids: Where the sids of sources are.
+        tables: Where the tables of sources are that patterns were matched with.
     """
 
-    def __init__(self, feeds: Documents, sids: Documents) -> None:
+    def __init__(self, feeds: Documents, sids: Documents, tables: Documents) -> None:
         self._feeds = feeds
         self._sids = sids
+        self._tables = tables
 
     @override
     def known(self) -> Mapping[str, frozenset[str]]:
@@ -49,6 +51,24 @@ class FeedDocuments(StoredFeeds):
             self._sids.put({source: {"sid": sid} for source, sid in (sids or {}).items()})
         except StateError as error:
             _log.tell(Event.FEEDS_FAILED, file=self._feeds.place, error=str(error))
+
+    @override
+    def seen(self) -> Mapping[str, Sequence[tuple[str, bool]]]:
+        """See `StoredFeeds.seen`; of a coordinator that does not answer nothing is."""
+        with contextlib.suppress(StateError, TypeError, KeyError, ValueError):
+            return {
+                source: tuple((str(table), bool(has_key)) for table, has_key in found["tables"])
+                for source, found in self._tables.all().items()
+            }
+        return {}
+
+    @override
+    def see(self, tables: Mapping[str, Sequence[tuple[str, bool]]]) -> None:
+        """See `StoredFeeds.see`."""
+        try:
+            self._tables.put({source: {"tables": [list(one) for one in found]} for source, found in tables.items()})
+        except StateError as error:
+            _log.tell(Event.FEEDS_FAILED, file=self._tables.place, error=str(error))
 
 
 __all__ = ["FeedDocuments"]

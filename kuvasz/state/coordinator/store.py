@@ -57,7 +57,9 @@ class CoordinatorStore(StateStore):
         )
         self._notes = NoteDocuments(self._documents("notes"))
         self._witness = WitnessDocuments(self._documents("positions"), lambda: self._lease.number)
-        self._feeds = FeedDocuments(self._documents("feeds"), self._documents("sids"))
+        self._feeds = FeedDocuments(
+            self._documents("feeds"), self._documents("sids"), self._documents("tables")
+        )  # fmt: skip
         self._address = AddressDocument(self._documents("address"))
         self._numbers = NumberDocuments(self._documents("numbers"))
 

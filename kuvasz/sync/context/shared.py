@@ -18,6 +18,7 @@ from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
 from kuvasz.sync.context.source_threads import SourceThreads
+from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules.targets import Targets
 
 #: A JVM refuses connections a moment before it is known to have ended.
@@ -57,6 +58,7 @@ class Shared:
     on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
     holds_lease: bool = False  #: of its cluster: no other process may read a slot of the map
     staged: StagedLog | None = None  #: what the sources' changes are staged in; None: nothing is
+    patterns: PatternTables | None = None  #: what the patterns of the map are matched with
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
     def among(self, sources: int, pipeline: PipelineConfig) -> Shared:

@@ -137,6 +137,8 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
     options = [name for name in own if getattr(before, name) != getattr(after, name)]
     if _collapses(old) != _collapses(new) and set(_collapses(old)) == set(_collapses(new)):
         options.append("order of partitions_regex")  # a table belongs to the first that takes it in
+    if before.patterns != after.patterns:
+        options.append("patterns")
     if {spec.schemas for spec in old.values()} != {spec.schemas for spec in new.values()}:
         options.append("schemas")
     found = SourceDifference(

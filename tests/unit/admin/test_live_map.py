@@ -16,8 +16,10 @@ from kuvasz.admin.live_map import LiveMap
 from kuvasz.app import App
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
+from kuvasz.config.patterns.found_tables import SeenTable
 from kuvasz.errors import ConfigError, LakeError, MapBusy
 from kuvasz.lake.memory.lake import MemoryLake
+from kuvasz.model import TableName
 from kuvasz.sync.rules.map_difference import MapDifference
 
 MAP: dict[str, Any] = {
@@ -244,6 +246,23 @@ def test_only_a_person_has_slots_dropped(world: World) -> None:
 
     world.live(body)
     assert world.may_drop == [None, False, None]
+
+
+def test_what_patterns_are_matched_with_is_followed_without_the_file(world: World) -> None:
+    table = SeenTable(table=TableName(schema="public", name="found"), has_key=True)
+
+    async def body() -> None:
+        world.write(**{"f*": None})
+        world.map.signal()
+        await world.wait_taken(1)
+        world.write(unread=None)
+        world.app.patterns._take({"shop": (table,)})
+        world.busy = 1
+        await world.wait_taken(2)
+
+    world.live(body)
+    (source,) = world.taken[-1].mapped
+    assert {spec.target for spec in source.tables} == {"items", "others", "found"}
 
 
 def test_what_changed_before_the_watch_began_is_seen(world: World) -> None:

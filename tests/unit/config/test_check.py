@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kuvasz.config import load
+from kuvasz.errors import ConfigError
 from tests.support.maps import SHOP, faults, refusal
 
 
@@ -347,3 +351,26 @@ def test_two_targets_do_not_lie_in_each_other(tmp_path: Path) -> None:
         tables = f"orders: {{location: '{one}'}}, items: {{location: '{other}'}}"
         assert "lies in the location of kuvasz.orders" in refusal(tmp_path, groups(("shop", C, tables)))
     assert faults(tmp_path, with_table("{location: 's3://a/..b'}")) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "table", "expected"),
+    [
+        ("items", {"except": ["a"]}, "except: is for a pattern, such as public.*: this is the name of one table"),
+        ("*", {"partitions_regex": "a.*"}, "partitions_regex: cannot be given with a pattern"),
+        ("*", {"location": "s3://lake/x"}, "location: cannot be given with a pattern"),
+        ("*", {"target": "all"}, "target: must have {table} in it"),
+        ("*", {"except": ["a.b.c"]}, "except[0]: has 3 parts"),
+    ],
+)
+def test_a_pattern_is_for_many_tables(key: str, table: dict[str, Any], expected: str) -> None:
+    group = {"database": "shop", "urls": [{"url": "postgresql:///shop"}], "tables": {key: table}}
+    with pytest.raises(ConfigError) as refused:
+        load.of_text(json.dumps({"databases": [group]}), {}, Path())
+    assert expected in str(refused.value)
+
+
+def test_a_pattern_and_a_schema_per_tenant_do_not_go_together() -> None:
+    group = {"database": "s", "urls": [{"url": "postgresql:///s", "schemas": "t_(.+)"}], "tables": {"*": None}}
+    with pytest.raises(ConfigError, match="cannot be a pattern with schemas of a url"):
+        load.of_text(json.dumps({"databases": [group]}), {}, Path())

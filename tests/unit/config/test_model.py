@@ -163,6 +163,7 @@ RESOLVED = {
     ("DatabaseConfig", "consistency"): "config/sources.py",
     ("TableConfig", "target"): "config/sources.py",
     ("TableConfig", "partitions_regex"): "config/sources.py",
+    ("TableConfig", "excepted"): "config/patterns/expansion.py",
     ("LakeConfig", "namespace"): "config/sources.py",
     ("SparkConfig", "allow_insecure"): "config/check.py",
 }

@@ -90,7 +90,7 @@ def test_a_table_that_is_missing_under_a_pattern_is_told_that_names_are_literal(
     told = "create it, or take it out of the map"
     assert names.missing(names.parse_table("items")) == told
     assert names.missing(names.parse_table("*")) == (
-        f"{told}: names are taken as they are; `partitions_regex` has several tables go into one target"
+        f"{told}: a pattern has `*` alone, outside quotes; `partitions_regex` has several tables go into one target"
     )
 
 

@@ -13,10 +13,11 @@ import pytest
 
 import kuvasz
 from kuvasz.errors import ConfigError, LakeError, MapMismatch, StateTaken
-from kuvasz.state.memory import MemoryVerdicts
+from kuvasz.state.memory import MemoryFeeds, MemoryVerdicts
 from kuvasz.state.store import state_of
 from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.sync.context.source_threads import THREAD_NAME, in_thread
+from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules.map_difference import difference
 from kuvasz.verbs import replicate as replicator
 from kuvasz.verbs.replicate import Replicator
@@ -40,6 +41,7 @@ class StandIn:
         self.receipts = SimpleNamespace(observe=lambda _: None)
         self.lake = SimpleNamespace(about=SimpleNamespace(namespace=None), session=None)
         self.verdicts = Verdicts(MemoryVerdicts())
+        self.patterns = PatternTables(MemoryFeeds())
         self.asked_to_catch_up = False
         self._stop = asyncio.Event()
 

@@ -29,6 +29,7 @@ KEEPS = {
     "PartitionMessages": "which OIDs are partitions, asked anew at each look: what is told of others asks for a look",
     "PartitionNotes": "which OIDs the lake knows, as it was stored last; what is settled goes with the stale stream",
     "Namesakes": "which tables have which sid now",
+    "PatternTables": "names of tables, asked anew at each look",
     "Preparation": "which tables cannot follow, asked anew at each start",
     "Publications": "by which rows tables are published, asked anew at each start",
     "Requests": "tables that are due",

@@ -1,0 +1,144 @@
+"""What sources have of tables that patterns may take in: asked at a start, and looked at while they stream.
+
+What was seen is kept: a source that is down at a start keeps the tables it had, and the tables that came first keep
+their targets. From any thread.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kuvasz.config import names, sources
+from kuvasz.config.patterns.expansion import expanded
+from kuvasz.config.patterns.found_tables import LeftOut, SeenTable
+from kuvasz.errors import ConfigError, SourceError
+from kuvasz.events import Event, EventLog
+from kuvasz.source import conninfo
+from kuvasz.source.catalog import mappable
+
+if TYPE_CHECKING:
+    from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source
+    from kuvasz.model import TableName
+    from kuvasz.state.ports import StoredFeeds
+
+_log = EventLog(__name__)
+
+#: Sources that are asked side by side.
+_THREADS = 32
+
+
+class PatternTables:
+    """The tables.
+
+    Args:
+        stored: Where what was seen is kept.
+        may_keep: Whether what is seen is kept there: by whoever replicates alone.
+    """
+
+    def __init__(self, stored: StoredFeeds, *, may_keep: bool = False) -> None:
+        self._stored = stored
+        self._may_keep = may_keep
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[SeenTable, ...]] | None = None  #: None: nobody has asked
+        self._patterns: dict[str, tuple[TableName, ...]] = {}  #: by which each source was asked in this process
+        self._told: set[LeftOut] = set()
+        self.version = 0  #: another one whenever something else was seen
+
+    def applied(self, config: Config) -> Config:
+        """Return a map that knows which tables its patterns take in, by what was seen last."""
+        if not any(group.patterns for group in config.databases):
+            return config
+        return expanded(config, self._known())
+
+    def looked(self, config: Config, *, is_all: bool = True) -> Config:
+        """Return the same after the sources were asked; of one that does not answer it is what was seen last. Blocks.
+
+        Args:
+            config: The map.
+            is_all: Ask also those that were asked by the same patterns before.
+        """
+        if not any(group.patterns for group in config.databases):
+            return config
+        due = [one for one in sources.resolve(config) if one.patterns and (is_all or self._is_due(one))]
+        if due:
+            with concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="patterns") as pool:
+                answers = list(pool.map(_asked, due))
+            self._take({one.name: found for one, found in zip(due, answers, strict=True) if found is not None})
+            self._patterns |= {one.name: one.patterns for one in due}
+        return self.applied(config)
+
+    def look(self, connection: Any, source: Source) -> None:  # noqa: ANN401 (psycopg's, which is `source`'s alone)
+        """Take over what a source has now.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+        """
+        self._take({source.name: mappable.load(connection, source.patterns)})
+
+    def tell(self, config: Config) -> None:
+        """Say once of each table why no pattern takes it in."""
+        left = [one for group in config.databases if group.found is not None for one in group.found.left_out]
+        for one in left:
+            if one not in self._told:
+                _log.tell(
+                    Event.PATTERN_LEAVES_OUT, source=one.source, table=one.table, pattern=one.pattern,
+                    reason=one.why, hint=one.hint,
+                )  # fmt: skip
+        self._told |= set(left)
+
+    def _is_due(self, source: Source) -> bool:
+        known = self._patterns.get(source.name)
+        return source.name not in self._known() if known is None else known != source.patterns
+
+    def _known(self) -> Mapping[str, tuple[SeenTable, ...]]:
+        with self._lock:
+            if self._seen is None:
+                self._seen = {name: _parsed(found) for name, found in self._stored.seen().items()}
+            return dict(self._seen)
+
+    def _take(self, found: Mapping[str, Sequence[SeenTable]]) -> None:
+        before = self._known()
+        with self._lock:
+            assert self._seen is not None
+            now = {name: _after(tables, before.get(name, ())) for name, tables in found.items()}
+            other = {name: tables for name, tables in now.items() if before.get(name) != tables}
+            self._seen |= other
+            self.version += bool(other)
+        if other and self._may_keep:
+            self._stored.see({name: _rendered(tables) for name, tables in other.items()})
+
+
+def _asked(source: Source) -> tuple[SeenTable, ...] | None:
+    """Return what a source has; None if it does not say."""
+    try:
+        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+            return mappable.load(connection, source.patterns)
+    except (SourceError, ConfigError):  # whoever replicates it says why
+        return None
+
+
+def _after(tables: Sequence[SeenTable], before: Sequence[SeenTable]) -> tuple[SeenTable, ...]:
+    """Return tables with those that were there before in front: these keep their targets.
+
+    One that has lost its key is as it was: it is followed, and stops as any table does that has none.
+    """
+    places = {one.table: place for place, one in enumerate(before)}
+    keyed = {one.table for one in before if one.has_key}
+    known = (SeenTable(table=one.table, has_key=one.has_key or one.table in keyed) for one in tables)
+    return tuple(sorted(known, key=lambda one: places.get(one.table, len(places))))
+
+
+def _parsed(found: Sequence[tuple[str, bool]]) -> tuple[SeenTable, ...]:
+    return tuple(SeenTable(table=names.parse_table(name), has_key=has_key) for name, has_key in found)
+
+
+def _rendered(tables: Sequence[SeenTable]) -> list[tuple[str, bool]]:
+    return [(names.render_table(one.table), one.has_key) for one in tables]
+
+
+__all__ = ["PatternTables"]

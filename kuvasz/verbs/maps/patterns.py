@@ -1,0 +1,37 @@
+"""Which tables the patterns of a map take in, for verbs and for a start: as was seen last, or as sources say now."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from kuvasz.state.store import state_of
+from kuvasz.sync.pattern_tables import PatternTables
+
+if TYPE_CHECKING:
+    from kuvasz.config.load import Loaded
+
+
+def known(loaded: Loaded) -> Loaded:
+    """Return a configuration that knows its tables as they were seen last; sources that were never seen are asked."""
+    return _with(loaded, is_all=False)
+
+
+def asked(loaded: Loaded) -> Loaded:
+    """Return a configuration that knows its tables as all sources say that answer now."""
+    return _with(loaded, is_all=True)
+
+
+def kept(loaded: Loaded) -> Loaded:
+    """Return the same for a start, and keep it: by who owns the state alone."""
+    return _with(loaded, is_all=True, may_keep=True)
+
+
+def _with(loaded: Loaded, *, is_all: bool, may_keep: bool = False) -> Loaded:
+    if not any(group.patterns for group in loaded.config.databases):
+        return loaded
+    tables = PatternTables(state_of(loaded.config).feeds, may_keep=may_keep)
+    return dataclasses.replace(loaded, config=tables.looked(loaded.config, is_all=is_all))
+
+
+__all__ = ["asked", "kept", "known"]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config import load, names, sources
+from kuvasz.config.model import Config
+from kuvasz.config.patterns.found_tables import SeenTable
+from kuvasz.config.sources import Source
+from kuvasz.source.catalog import mappable
+from kuvasz.state.memory import MemoryFeeds
+from kuvasz.sync import pattern_tables
+from kuvasz.sync.pattern_tables import PatternTables
+
+
+def seen(*tables: str) -> tuple[SeenTable, ...]:
+    return tuple(SeenTable(table=names.parse_table(one), has_key=True) for one in tables)
+
+
+class Servers:
+    """What sources answer, and how often they were asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.has: dict[str, tuple[SeenTable, ...] | None] = {}
+        self.asked: list[str] = []
+        monkeypatch.setattr(pattern_tables, "_asked", self._ask)
+        monkeypatch.setattr(mappable, "load", lambda connection, _: self.has[connection])
+
+    def _ask(self, source: Source) -> tuple[SeenTable, ...] | None:
+        self.asked.append(source.name)
+        return self.has.get(source.name)
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    return Servers(monkeypatch)
+
+
+def config(pattern: str = "public.*") -> Config:
+    urls = [{"url": f"postgresql://repl@{sid}/shop", "sid": sid} for sid in ("eu", "us")]
+    groups = [
+        {"database": "shop", "urls": urls, "tables": {pattern: None}},
+        {"database": "plain", "urls": [{"url": "postgresql:///plain"}], "tables": {"t": None}},
+    ]
+    return load.of_text(json.dumps({"databases": groups}), {}, Path())
+
+
+def tables(found: Config) -> dict[str, list[str]]:
+    return {one.name: [spec.target for spec in one.tables] for one in sources.resolve(found) if one.patterns}
+
+
+def test_a_source_that_does_not_answer_keeps_what_it_had(servers: Servers) -> None:
+    feeds = MemoryFeeds()
+    servers.has = {"shop_eu": seen("items"), "shop_us": seen("items", "orders")}
+    found = PatternTables(feeds, may_keep=True).looked(config())
+    assert tables(found) == {"shop_eu": ["items"], "shop_us": ["items", "orders"]}
+    assert sorted(servers.asked) == ["shop_eu", "shop_us"], "those without a pattern are not asked"
+    servers.has = {"shop_eu": seen("items", "more")}
+    after = PatternTables(feeds, may_keep=True)
+    assert tables(after.applied(config())) == tables(found)
+    assert tables(after.looked(config())) == {"shop_eu": ["items", "more"], "shop_us": ["items", "orders"]}
+
+
+def test_who_does_not_replicate_keeps_nothing(servers: Servers) -> None:
+    feeds = MemoryFeeds()
+    servers.has = {"shop_eu": seen("items")}
+    assert tables(PatternTables(feeds).looked(config()))["shop_eu"] == ["items"]
+    assert feeds.seen() == {}
+
+
+def test_only_those_are_asked_that_were_not_by_these_patterns(servers: Servers) -> None:
+    feeds = MemoryFeeds()
+    servers.has = {"shop_eu": seen("items")}
+    PatternTables(feeds, may_keep=True).looked(config())
+    servers.asked.clear()
+    after = PatternTables(feeds, may_keep=True)
+    after.looked(config(), is_all=False)
+    assert servers.asked == ["shop_us"]
+    after.looked(config(), is_all=False)
+    assert servers.asked == ["shop_us"]
+    after.looked(config("*.*"), is_all=False)
+    assert servers.asked == ["shop_us", "shop_us"]
+    after.looked(config("*.*"))
+    assert sorted(servers.asked) == ["shop_eu", "shop_us", "shop_us", "shop_us"]
+
+
+def test_a_look_tells_what_is_new_and_who_came_first_stays_in_front(servers: Servers) -> None:
+    feeds = MemoryFeeds()
+    one = PatternTables(feeds, may_keep=True)
+    (eu, *_) = sources.resolve(config())
+    servers.has = {"shop_eu": seen("orders")}
+    one.look("shop_eu", eu)
+    assert one.version == 1
+    one.look("shop_eu", eu)
+    assert one.version == 1, "nothing is new"
+    servers.has = {"shop_eu": seen("items", "orders")}
+    one.look("shop_eu", eu)
+    assert (one.version, feeds.seen()) == (2, {"shop_eu": (("orders", True), ("items", True))})
+    bare = [SeenTable(table=names.parse_table(name), has_key=False) for name in ("items", "orders")]
+    servers.has = {"shop_eu": tuple(bare)}
+    one.look("shop_eu", eu)
+    assert one.version == 2, "a table that loses its key is in error, and not out of the map"
+    servers.has = {"shop_eu": ()}
+    one.look("shop_eu", eu)
+    assert (one.version, tables(one.applied(config()))["shop_eu"]) == (3, [])
+
+
+def test_what_is_left_out_is_told_once(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
+    servers.has = {"shop_eu": (SeenTable(table=names.parse_table("bare"), has_key=False),)}
+    one = PatternTables(MemoryFeeds())
+    for _ in range(2):
+        one.tell(one.looked(config()))
+    (record,) = caplog.records
+    assert (record.levelname, record.source, record.table) == ("WARNING", "shop_eu", "bare")
