@@ -660,7 +660,8 @@ def support(
         Path | None, typer.Option("--output", "-o", help="A new file, or a folder for it.", show_default=False)
     ] = None,
     log_file: Annotated[
-        Path | None, typer.Option("--log-file", help="What stderr of kuvasz is kept in.", show_default=False)
+        Path | None,
+        typer.Option("--log-file", help="What stderr of kuvasz is kept in; else: log.file.", show_default=False),
     ] = None,
     config: ConfigOption = None,
     settings: SetOption = None,

@@ -12,13 +12,13 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from kuvasz import lsn
 from kuvasz.config import names
 from kuvasz.events import Event, EventLog
-from kuvasz.model import NO_OPERATIONS, POSTGRES_EPOCH_US, Operations
+from kuvasz.model import NO_OPERATIONS, POSTGRES_EPOCH_US
 from kuvasz.ports import Receipt
 
 _log = EventLog(__name__)
@@ -29,6 +29,8 @@ EVERY_S: Final = 60.0
 #: Sources with a line of their own.
 MOST_LINES: Final = 200
 
+_SUMMED = ("rows", "inserts", "updates", "deletes", "commits")
+
 
 @dataclasses.dataclass(slots=True)
 class SourceChanges:
@@ -36,11 +38,14 @@ class SourceChanges:
 
     source: str
     rows: int = 0
-    operations: Operations = NO_OPERATIONS
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
     commits: int = 0
     tables: set[str] = dataclasses.field(default_factory=set)
-    lag_s: float = 0.0  #: how old a commit's newest change was at most when it was to be seen in the lake
+    lag_us: int = 0  #: how old a commit's newest change was at most when it was to be seen in the lake
     lsn: int = 0  #: before which one of the tables has everything, of the one that is farthest
+    seen_in: int = 0  #: the number of the last receipt that it is in
 
 
 class ChangeReport:
@@ -63,27 +68,37 @@ class ChangeReport:
         self._most_lines = most_lines
         self._lock = threading.Lock()
         self._found: dict[str, SourceChanges] = {}
+        self._receipts = 0
         self._since = clock()
 
     def note(self, receipt: Receipt) -> None:
         """Count a commit; those of changes that cancelled each other out are none."""
-        commits = int(receipt.snapshot_id is not None and receipt.is_first)
-        now = self._wall()
+        commits, target = int(receipt.snapshot_id is not None and receipt.is_first), receipt.target
+        now_us = int(self._wall() * 1e6) - POSTGRES_EPOCH_US
+        rows_of, operations_of, positions = receipt.rows_of, receipt.operations_of, receipt.positions
         with self._lock:
-            for name in receipt.positions.keys() | receipt.rows_of.keys():
+            self._receipts += 1
+            for name in positions.keys() | rows_of.keys():
                 source = names.source_of(name)
                 found = self._found.get(source)
                 if found is None:
                     found = self._found[source] = SourceChanges(source)
-                found.rows += receipt.rows_of.get(name, 0)
-                found.operations = found.operations.plus(receipt.operations_of.get(name, NO_OPERATIONS))
-                found.commits += commits
-                found.tables.add(receipt.target)
-                position = receipt.positions.get(name)
-                if position is not None:
+                if (
+                    found.seen_in != self._receipts
+                ):  # tables of one source that are one target are in it several times
+                    found.seen_in = self._receipts
+                    found.commits += commits
+                    found.tables.add(target)
+                if name in rows_of:
+                    found.rows += rows_of[name]
+                    inserts, updates, deletes = operations_of.get(name, NO_OPERATIONS)
+                    found.inserts += inserts
+                    found.updates += updates
+                    found.deletes += deletes
+                if (position := positions.get(name)) is not None:
                     found.lsn = max(found.lsn, position.lsn)
                     if position.commit_us:
-                        found.lag_s = max(found.lag_s, now - (position.commit_us + POSTGRES_EPOCH_US) / 1e6)
+                        found.lag_us = max(found.lag_us, now_us - position.commit_us)
 
     def tell(self) -> None:
         """Tell what came since this was called last; nothing, if nothing did."""
@@ -98,7 +113,7 @@ class ChangeReport:
                 Event.CHANGES, source=one.source, seconds=seconds, **_counts([one]), lsn=lsn.render(one.lsn)
             )  # fmt: skip
         if others:
-            slowest = max(others, key=lambda one: one.lag_s).source
+            slowest = max(others, key=lambda one: one.lag_us).source
             _log.tell(
                 Event.CHANGES_OF_OTHERS, sources=len(others), seconds=seconds, **_counts(others), slowest=slowest
             )  # fmt: skip
@@ -121,16 +136,11 @@ class ChangeReport:
             await asyncio.to_thread(self.tell)  # hundreds of lines take longer than a reader may wait
 
 
-def _counts(changed: Iterable[SourceChanges]) -> dict[str, object]:
+def _counts(changed: Sequence[SourceChanges]) -> dict[str, object]:
     """Return the sums of some sources, and their largest lag."""
-    changed = list(changed)
-    rows, commits = sum(one.rows for one in changed), sum(one.commits for one in changed)
-    operations = NO_OPERATIONS
-    for one in changed:
-        operations = operations.plus(one.operations)
+    sums = {name: sum(getattr(one, name) for one in changed) for name in _SUMMED}
     tables = len(set().union(*(one.tables for one in changed)))
-    lag_s = round(max(one.lag_s for one in changed), 3)
-    return {"rows": rows, **operations._asdict(), "commits": commits, "tables": tables, "lag_s": lag_s}
+    return {**sums, "tables": tables, "lag_s": round(max(one.lag_us for one in changed) / 1e6, 3)}
 
 
 __all__ = ["EVERY_S", "MOST_LINES", "ChangeReport", "SourceChanges"]

@@ -57,7 +57,7 @@ def run(loaded: Loaded, output: Path | None = None, log: Path | None = None) -> 
     Args:
         loaded: The configuration.
         output: Its file, or the folder for it; by default the working folder.
-        log: A file with the log of kuvasz, whose end goes into it.
+        log: A file with the log of kuvasz, whose end goes into it; by default the one that the map names.
 
     Raises:
         ConfigError: It cannot be written. Whatever else is missing stands in its manifest.
@@ -109,6 +109,8 @@ def _secrets_in(text: SecretText) -> set[str]:
 
 def _parts(loaded: Loaded, log: Path | None) -> Sequence[Part]:
     config = loaded.config
+    if log is None and config.log.file is not None:
+        log = Path(config.log.file)
     told = partial(log_file.gather, log) if log is not None else _without_log
     return (
         Part(name="configuration", what="every option with its origin", limit_s=_LOCAL_S,

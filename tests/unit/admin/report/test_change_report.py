@@ -64,7 +64,7 @@ def test_tables_of_a_source_that_are_one_target_are_that_source(caplog: pytest.L
     report = made()
     report.note(receipt(**{"eu/16401": 3, "eu/16402": 4}))
     report.tell()
-    assert [(one["source"], one["rows"]) for one in told(caplog)] == [("eu", 7)]
+    assert [(one["source"], one["rows"], one["commits"]) for one in told(caplog)] == [("eu", 7, 1)]
 
 
 def test_of_too_many_sources_those_with_the_most_rows_have_their_own_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -42,6 +42,12 @@ def test_everything_is_away_and_the_archive_is_there(
     assert not (tmp_path / ".kuvasz").exists(), "nothing is made by being looked at"
 
 
+def test_the_log_that_the_map_names_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "kuvasz.log").write_text("2026-11-26 00:00:00 info    serving url=http://127.0.0.1:1\n")
+    made = support.run(loaded(tmp_path, f"log: {{file: kuvasz.log}}\n{MAP}"), tmp_path / "one.tar.gz")
+    assert contents(made.path)["log.txt"].endswith("serving url=http://127.0.0.1:1\n")
+
+
 def test_the_token_is_taken_out_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = loaded(tmp_path, MAP)
     state_of(given.config).address.leave(ServerAddress(url="http://127.0.0.1:1", token="a-Token-of-24"))
