@@ -49,6 +49,13 @@ def lost(source: str, standing: SourceRecord, applied_lsn: int, server: ServerSt
     return None
 
 
+def without_publication(source: str, name: str, standing: SourceRecord, applied_lsn: int) -> SlotLost:
+    """Return the error of a stream whose publication was dropped; see `lost`."""
+    since = lsn.render(standing.confirmed_lsn or applied_lsn)
+    why = f"publication {name} was dropped: changes after {since} may be missing"
+    return SlotLost(f"{place_of(source)}: {why}", hint=start_over(source))
+
+
 def why_replaced(standing: SourceRecord, applied_lsn: int, server: ServerState) -> str | None:
     """Return why what answers is not the source that it was, and lacks some of it; None if it is; see `lost`."""
     if standing.system_id and standing.system_id != server.system_id:
@@ -178,4 +185,4 @@ def switches(history: str) -> dict[int, int]:
     return found
 
 
-__all__ = ["ServerState", "hint", "is_rewound", "lost", "switches", "why_replaced"]
+__all__ = ["ServerState", "hint", "is_rewound", "lost", "switches", "why_replaced", "without_publication"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -13,16 +14,20 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.config.model import OnSlotLost, Origin
-from kuvasz.errors import KuvaszError, LakeError, SourceError, SourceReplaced, mend_of
+from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost, SourceError, SourceReplaced, mend_of
+from kuvasz.lake.format import layout, schema
 from kuvasz.lake.iceberg import conditions
 from kuvasz.lake.iceberg.conditions import Condition
-from kuvasz.source import conninfo, slots
+from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import StreamOptions, check_source
 from kuvasz.source.check.server_room import check_server
+from kuvasz.state.ports import SourceRecord
+from kuvasz.state.store import state_of
 from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless, members
 from kuvasz.sync.rules.lost import without_slot
+from kuvasz.sync.rules.targets import target_of
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
 from kuvasz.verbs.cluster import coordinator, log_store
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
     from kuvasz.config.sources import Source, SourceTableSpec
     from kuvasz.model import SourcePosition, TableName
     from kuvasz.source.catalog.table import SourceTable
+    from kuvasz.source.slots import SlotState
+    from kuvasz.state.ports import StoredRecord
     from kuvasz.verbs.lakeview import LakeTableView
 
 _MACHINE = "machine"
@@ -153,16 +160,18 @@ class _Known:
     def __init__(self, config: Config, place_of: PlaceOf) -> None:
         self._config = config
         self._place_of = place_of
+        specs = [spec.identifier for source in config_sources.resolve(config) for spec in source.tables]
+        self._alone = frozenset(target for target, count in collections.Counter(specs).items() if count == 1)
         self._lock = threading.Lock()
         self._tables: dict[str, LakeTableView | None] | None = None
 
     def source(self, source: Source) -> list[Finding]:
         """Return the findings of one source: if it is another one than the lake has rows of, that alone."""
         try:
-            found = _beside_lake(source, self._positions)
+            found = _beside_lake(source, self._positions, lambda: state_of(self._config).record(source.name))
             if any(finding.check == _CLUSTER for finding in found):
                 return found
-            return found + _source(self._config, source, self._place_of)
+            return found + _source(self._config, source, self._place_of, self._alone)
         except KuvaszError as error:  # a secret file that is gone
             return [_failed(source.object_name, "url", "a url", error)]
 
@@ -193,8 +202,18 @@ def _servers(sources: Sequence[Source]) -> list[tuple[str, list[str], int]]:
     return [(there[0], ours, len(there)) for there in urls.values()]
 
 
-def _beside_lake(source: Source, positions: Callable[[str], Mapping[str, SourcePosition]]) -> list[Finding]:
-    """Return why a source cannot go on from the rows that the lake has of it."""
+def _beside_lake(
+    source: Source,
+    positions: Callable[[str], Mapping[str, SourcePosition]],
+    record: Callable[[], StoredRecord | None] = lambda: None,
+) -> list[Finding]:
+    """Return why a source cannot go on from the rows that the lake has of it.
+
+    Args:
+        source: The source, as the map has it.
+        positions: How far each source is in a target.
+        record: Gives what a kuvasz that replicates it has noted; None: nothing.
+    """
     known = identity.of_source(source, positions)
     if not known:
         return []
@@ -202,11 +221,12 @@ def _beside_lake(source: Source, positions: Callable[[str], Mapping[str, SourceP
         with contextlib.closing(conninfo.connect(source.url.get())) as connection:
             system_id = str(introspect.server(connection).system_identifier)
             slot = slots.describe(connection, source.object_name)
+            gap = _gap(source, known, connection, slot, record)
     except SourceError:  # the check of the source says so
         return []
     if (stranger := identity.stranger(source.name, system_id, known)) is not None:
         return [_failed(source.object_name, _CLUSTER, "the one of the lake's rows", stranger)]
-    if (lost := without_slot(source, slot, is_known=True)) is None:
+    if (lost := without_slot(source, slot, is_known=True) or gap) is None:
         return []
     finding = _failed(source.object_name, _STREAM, "a slot that goes on from the lake's rows", lost)
     if source.on_slot_lost is OnSlotLost.STOP:
@@ -215,7 +235,30 @@ def _beside_lake(source: Source, positions: Callable[[str], Mapping[str, SourceP
     return [dataclasses.replace(finding, severity=Severity.ADVICE, fix=told)]
 
 
-def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
+def _gap(
+    source: Source,
+    known: Sequence[tuple[str, SourcePosition]],
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    slot: SlotState | None,
+    record: Callable[[], StoredRecord | None],
+) -> SlotLost | None:
+    """Return why changes are missing though the slot may be there; None if none are, as far as can be told."""
+    name, applied_lsn = source.object_name, max(position.lsn for _, position in known)
+    # After the slot and before the end of the WAL: who replicates beside this moves all three.
+    noted = record()
+    standing = SourceRecord() if noted is None else noted.standing
+    facts = introspect.server(connection)
+    server = continuity.ServerState(
+        system_id=str(facts.system_identifier), timeline=facts.timeline, wal_lsn=introspect.wal_end(connection),
+        slot_name=name, slot=slot, started_us=facts.started_us,
+    )  # fmt: skip
+    error = continuity.lost(source.name, standing, applied_lsn, server, "" if noted is None else noted.place)
+    if error is None and publication.load(connection, name) is None:
+        return continuity.without_publication(source.name, name, standing, applied_lsn)
+    return error
+
+
+def _source(config: Config, source: Source, place_of: PlaceOf, alone: Collection[str]) -> list[Finding]:
     try:
         source, empty = _with_members(source)
         mapped, source = source, _with_names(config, source)
@@ -232,7 +275,7 @@ def _source(config: Config, source: Source, place_of: PlaceOf) -> list[Finding]:
                 wanted=_wanted(config, source),
             ),
             *(_without_members(source, spec) for spec in empty),
-            *_map(source, place_of),
+            *_map(source, place_of, alone),
             *(
                 _renamed(source, old, new)
                 for old, new in zip(mapped.tables, source.tables, strict=True)
@@ -247,7 +290,7 @@ def _wanted(config: Config, source: Source) -> StreamOptions:
     return StreamOptions(is_staged=config.cluster.log is not None, is_own_alone=source.origin is Origin.NONE)
 
 
-def _map(source: Source, place_of: PlaceOf) -> list[Finding]:
+def _map(source: Source, place_of: PlaceOf, alone: Collection[str]) -> list[Finding]:
     """Return what in the map does not fit the tables that are there, or what of them it leaves out.
 
     What else is wrong, other checks say.
@@ -269,7 +312,39 @@ def _map(source: Source, place_of: PlaceOf) -> list[Finding]:
         for spec in source.tables
         if (unfit := eligibility.why_unmapped(spec, loaded.get(spec.table))) is not None
     ]  # fmt: skip
-    return [*unfit, *_caveats(source, loaded)]
+    unmade = [
+        _failed(source.object_name, "lake_table", "columns that a lake table can have", error, spec.table)
+        for spec in source.tables
+        if (error := _why_unmade(source, spec, loaded.get(spec.table), alone)) is not None
+    ]
+    return [*unfit, *unmade, *_caveats(source, loaded)]
+
+
+def _why_unmade(
+    source: Source, spec: SourceTableSpec, table: SourceTable | None, alone: Collection[str]
+) -> SchemaError | None:
+    """Return why a lake table cannot be made of a source table; None if it can, or others say why not.
+
+    Of what `set` makes only Spark knows the columns. Of a target that others fill as well, they may have a column
+    that this one lacks.
+
+    Args:
+        source: The source.
+        spec: What the map says of the table.
+        table: As the catalog describes it.
+        alone: The targets that one source fills.
+    """
+    if spec.config.set is not None or table is None or eligibility.why_unfit(spec, table) is not None:
+        return None
+    target = target_of(spec)
+    try:
+        relation = eligibility.checked(source.name, spec, table).relation
+        fields = schema.wanted(target, schema.typed(target, relation))
+        if spec.identifier in alone:
+            layout.wanted(target, fields)
+    except SchemaError as error:
+        return error
+    return None
 
 
 def _caveats(source: Source, loaded: Mapping[TableName, SourceTable]) -> list[Finding]:
@@ -369,8 +444,10 @@ def _prove(where: str, condition: Condition, config: Config) -> Finding:
     return Finding(source=where, check=condition.name, value=value, needed=condition.needed, ok=True)
 
 
-def _failed(source: str, check: str, needed: str, error: KuvaszError) -> Finding:
-    return Finding(source=source, check=check, value=error.message, needed=needed, ok=False, fix=mend_of(error))
+def _failed(source: str, check: str, needed: str, error: KuvaszError, table: TableName | None = None) -> Finding:
+    return Finding(
+        source=source, check=check, value=error.message, needed=needed, ok=False, table=table, fix=mend_of(error)
+    )
 
 
 def _verdict(finding: Finding) -> str:

@@ -81,6 +81,7 @@ def test_a_slot_that_is_gone_is_found_while_the_lake_has_rows(items: Database, t
         " `on_slot_lost: repair` or `resync`"
     )
     slots.create(conninfo.replication_conninfo(items.url), source.object_name).close()
+    items.execute(f"CREATE PUBLICATION {source.object_name} FOR TABLE items")
     assert check._beside_lake(source, lambda _: positions(items)) == []
 
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kuvasz import failpoints, lsn
+from kuvasz import failpoints
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced, place_of, start_over
@@ -188,9 +188,7 @@ class Slot:
         applied_lsn = max(self.applied_lsn(), *(position.lsn for position in positions))
         error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.place)
         if error is None and publication.load(connection, self.name) is None:
-            since = lsn.render(standing.confirmed_lsn or applied_lsn)
-            why = f"publication {self.name} was dropped: changes after {since} may be missing"
-            error = SlotLost(f"{place_of(self._source)}: {why}", hint=start_over(self._source))
+            error = continuity.without_publication(self._source, self.name, standing, applied_lsn)
         if error is not None:
             raise error
 
