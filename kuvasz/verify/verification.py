@@ -260,7 +260,9 @@ class Verification:
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             look(table)
             self._check_follows(spec, table, "")
-            at = max(_position(table, self._source, spec).lsn, confirmed)
+            at = max(position := _position(table, self._source, spec).lsn, confirmed)
+            if position > max(confirmed, taken.consistent_point):
+                _check_past(taken.pinned(conninfo.conninfo(self._url())), position, self._place(spec))
             seen, requests, names = self._requests(spec, taken)
             compare = functools.partial(
                 self._lake.comparison, table, feed_of(self._source, spec), seen.relation,
@@ -507,6 +509,28 @@ class _Compared:
     def lacks(self, source: int, lake: int) -> int:
         """Return how many rows the lake lacks; less than 0: how many more it has than it may."""
         return max(0, source - lake) if self.is_count else source - lake
+
+
+def _check_past(url: str, position: int, place: str) -> None:
+    """Refuse a server whose WAL ends before what the lake has of it: nobody would ever hear of what came then.
+
+    Args:
+        url: Where to ask: the server that is compared.
+        position: How far the lake is.
+        place: Source and table, for messages.
+
+    Raises:
+        SlotLost: It is such a server.
+        SourceError: It does not answer.
+    """
+    with contextlib.closing(conninfo.connect(url)) as connection:
+        end = introspect.wal_end(connection)
+    if position > end:
+        raise SlotLost(
+            f"{place}: the lake is at {lsn.render(position)}, and the WAL of the source ends at {lsn.render(end)}:"
+            " the source was restored, or another one answers",
+            hint="start kuvasz: it says what to do",
+        )
 
 
 def _check_stopped(url: str, slot: str, at: int, place: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from kuvasz.config.model import Origin
-from kuvasz.errors import SourceError, TableError
+from kuvasz.errors import SlotLost, SourceError, TableError
 from kuvasz.fold.difference import Difference, DifferenceKind, Listing, difference
 from kuvasz.fold.keys import Keys
 from kuvasz.model import SourcePosition, TableType
@@ -127,6 +128,17 @@ def test_where_rows_of_others_cannot_be_told_nothing_is_mended(scene: Scene, ori
     source = dataclasses.replace(scene.source, origin=origin)
     made = Verification(source, lake, is_fixing=True, on_progress=lambda *_: None)
     assert made._can_mend(table()) == can_mend
+
+
+@pytest.mark.parametrize(("end", "is_refused"), [(0x200, False), (0x100, False), (0xFF, True)])
+def test_a_server_whose_wal_ends_before_the_lake_is_refused(
+    monkeypatch: pytest.MonkeyPatch, end: int, is_refused: bool
+) -> None:
+    """The stream would be waited for that brings what the lake has, and never does."""
+    monkeypatch.setattr(verification.conninfo, "connect", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(verification.introspect, "wal_end", lambda _: end)
+    with pytest.raises(SlotLost, match="the lake is at 0/100") if is_refused else contextlib.nullcontext():
+        verification._check_past("", 0x100, "source shop")
 
 
 class Stream:
