@@ -15,7 +15,7 @@ from kuvasz.lake.executors.comparison_tasks import prints
 from kuvasz.model import Int64s, Relation, Segment, TableType, Truncation, UInt8s, UInt32s
 from kuvasz.modes import dispatch
 from kuvasz.modes.row_rules import Evaluated
-from kuvasz.modes.shape import Shape
+from kuvasz.modes.shape import NO_COLUMN, OWN_COLUMN, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +153,7 @@ def changes(shape: Shape, data: UInt8s, lengths: UInt32s, evaluated: Evaluated |
         none = Keys.empty(len(counted.keys))
         states = np.full(len(counted.keys), _ROW, np.uint8)
         return KeyChanges(keys=counted.keys, states=states, prints=none, delta=counted.delta.astype(np.int64))
-    applied = dispatch.apply_changes(dataclasses.replace(shape, mode=TableType.CLONE), data, lengths, None, evaluated)
+    applied = dispatch.apply_changes(_as_clone(shape), data, lengths, None, evaluated)
     found = Keys.empty(len(applied.keys))
     is_row = (applied.written >= 0) & (applied.written < applied.rows.num_rows)
     states = np.select([applied.written < 0, is_row], [_DELETED, _ROW], _UNKNOWN).astype(np.uint8)
@@ -161,6 +161,15 @@ def changes(shape: Shape, data: UInt8s, lengths: UInt32s, evaluated: Evaluated |
         some = prints(shape, applied.rows.take(applied.written[is_row]))
         found.hi[is_row], found.lo[is_row] = some.hi, some.lo
     return KeyChanges(keys=applied.keys, states=states, prints=found)
+
+
+def _as_clone(shape: Shape) -> Shape:
+    """Return the shape of a clone of the same rows; by its own columns one is known whose deleted rows stay."""
+    bindings = tuple(
+        dataclasses.replace(binding, column=NO_COLUMN) if binding.column == OWN_COLUMN else binding
+        for binding in shape.bindings
+    )
+    return dataclasses.replace(shape, mode=TableType.CLONE, bindings=bindings)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -311,7 +311,7 @@ class Verification:
         window = self._window(stack, one)
         is_followed = one.at >= one.taken.consistent_point
         done = _decide(done, moved, window, one) if is_followed else _leave_waiting(done, moved, window, one)
-        source_rows = moved.counted(rows[0], is_ahead=not is_followed)
+        source_rows = moved.counted(rows[0], is_ahead=not is_followed) if one.is_counted else None
         done = dataclasses.replace(done, lacks=0 if source_rows is None else one.lacks(source_rows, rows[1]))
         if self._can_mend(table):
             done = self._mend(one, done, moved, window, fetched)
@@ -489,6 +489,11 @@ class _Compared:
         return self.table.definition.is_growing and not self.table.definition.key and self.has_only_inserts
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the numbers of rows have to be the same, or nothing else can be told."""
+        return self.is_count or (self.table.target.type is TableType.CHANGELOG and not self.table.definition.key)
+
+    @property
     def what(self) -> str:
         """What is compared, for people."""
         if self.is_count:
@@ -501,8 +506,7 @@ class _Compared:
 
     def counted(self) -> tuple[int, int]:
         """Return how many rows the source has and how many the lake says it has, where that is to be the same."""
-        is_log = self.table.target.type is TableType.CHANGELOG and not self.table.definition.key
-        if isinstance(self.comparison, GrowingComparison) and (self.is_count or is_log):
+        if isinstance(self.comparison, GrowingComparison) and self.is_counted:
             return self.comparison.count()
         return 0, 0
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+import pytest
 
 from kuvasz.fold.difference import Difference, Listing, difference
 from kuvasz.fold.keys import Keys
+from kuvasz.lake.format.binding import bind
+from kuvasz.lake.format.schema import LakeSchema, wanted
 from kuvasz.model import TableType
 from kuvasz.modes.shape import Shape
 from kuvasz.verify.moved import KeyHistory, changes
-from tests.support.changes import SAME, Sender, delete, insert, update
-from tests.support.shapes import CLONE, KEYLESS, shape
+from tests.support.changes import SAME, Sender, delete, feed, insert, relation, target, update
+from tests.support.shapes import CHANGELOG, CLONE, HISTORY, KEYLESS, shape
 from tests.support.wires import joined, message
 
 BARE = shape(KEYLESS, TableType.CLONE)
@@ -39,17 +44,25 @@ def after(found: Difference, of: Shape, *steps: bytes | None) -> tuple[KeyHistor
     return moved, list(zip(certain.source_rows.tolist(), certain.lake_rows.tolist(), strict=True))
 
 
-def test_a_row_is_what_it_was_last() -> None:
-    lake = listed(CLONE, insert(1, 2, "new"), insert(3, 1, "gone"))
-    found = difference(listed(CLONE, insert(1, 1, "old"), insert(2, 1, "too")), lake)
-    moved, left = after(found, CLONE, update(1, 7, "x"), update(1, 2, "new"), delete(2), insert(9))
+def soft() -> Shape:
+    """The shape of a clone whose deleted rows stay."""
+    wants, made = dataclasses.replace(target(table_type=TableType.CLONE), is_soft=True), relation()
+    return bind(wants, LakeSchema(schema_id=0, fields=wanted(wants, made)), made.key, bytes(16), feed(), made)
+
+
+@pytest.mark.parametrize("of", [CLONE, HISTORY, CHANGELOG, soft()], ids=["clone", "history", "changelog", "soft"])
+def test_a_row_is_what_it_was_last(of: Shape) -> None:
+    """Whatever a table keeps of the past: of the source's row that is not asked."""
+    lake = listed(of, insert(1, 2, "new"), insert(3, 1, "gone"))
+    found = difference(listed(of, insert(1, 1, "old"), insert(2, 1, "too")), lake)
+    moved, left = after(found, of, update(1, 7, "x"), update(1, 2, "new"), delete(2), insert(9))
     assert left == [(0, 1)]
     assert moved.touched.sum() == 2
-    _, left = after(found, CLONE, update(1, 2, "other"))
+    _, left = after(found, of, update(1, 2, "other"))
     assert left == [(1, 1), (1, 0), (0, 1)]
-    moved, _ = after(found, CLONE, update(1, 2, SAME))
+    moved, _ = after(found, of, update(1, 2, SAME))
     assert moved.unknown.sum() == 1
-    _, left = after(found, CLONE, None, insert(1, 2, "new"))
+    _, left = after(found, of, None, insert(1, 2, "new"))
     assert left == [(0, 1)]
 
 
