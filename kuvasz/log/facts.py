@@ -40,6 +40,7 @@ FACTS: Final[dict[str, Fact]] = {
             "node": "this process",
             "now": "the name that it has now",
             "partition": "a source table that is one",
+            "pattern": "an entry of the map that tables are like",
             "person": "who had kuvasz's own verb ask, as that says",
             "place": "a folder in a store",
             "reason": "the same as `error`, where it was not kuvasz that failed",
