@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from kuvasz import failpoints
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
-from kuvasz.config.model import Config, OnLakeRewound
+from kuvasz.config.model import Config, OnLakeRewound, PipelineConfig
 from kuvasz.config.sources import Source
 from kuvasz.errors import LakeRewound, MapBusy, Retry
 from kuvasz.events import Event, EventLog
@@ -61,6 +61,9 @@ _STOP_S = 20.0
 
 _LOOK_S = 0.2
 
+#: Of the bytes that may wait, what waits for paces of their own may be one part of so many.
+_SLOW_SHARE = 4
+
 #: Made when they are needed.
 _THREADS = 256
 
@@ -94,16 +97,17 @@ class App:
         mapped = config_sources.resolve(config)
         self._holds_lease = holds_lease
         self._staged = _staged(config, len(mapped)) if holds_lease else None
-        targets = Targets(mapped, config.pipeline.workers)
-        workers = [self._worker(number, targets) for number in range(config.pipeline.workers)]
-        self._workers = Workers(workers, targets.routed_by)
+        paces = config_sources.paces(mapped)
+        targets = Targets(mapped, config.pipeline.workers, tuple(paces))
+        policies = _policies(config.pipeline, tuple(paces.values()))
+        workers = [self._worker(number, targets, policy) for number, policy in enumerate(policies)]
+        self._workers = Workers(workers, targets.routed_by, tuple(paces))
         shared = dataclasses.replace(self._shared(state, targets), holds_lease=holds_lease)
         self._sources = Sources(mapped, shared.among(len(mapped), config.pipeline))
         self.cuts = Cuts(self._workers, self.lake, self.states, self.progress)
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
 
-    def _worker(self, number: int, targets: Targets) -> Worker:
-        pipeline = self.config.pipeline
+    def _worker(self, number: int, targets: Targets, policy: FlushPolicy) -> Worker:
         return Worker(
             number,
             self.lake,
@@ -111,7 +115,7 @@ class App:
             progress=self.progress,
             budget=self.budget,
             states=self.states,
-            policy=FlushPolicy(interval_s=pipeline.commit_interval, bytes=pipeline.commit_bytes),
+            policy=policy,
             on_failure=self._on_failure,
             on_receipt=self.receipts.tell,
             lot=self.lot,
@@ -232,6 +236,8 @@ class App:
         asyncio.get_running_loop().set_default_executor(pool)
         await asyncio.gather(asyncio.to_thread(self._open_lake), asyncio.to_thread(warm))
         try:
+            if until_caught_up:
+                self._workers.hurry()
             self._workers.start()
             async with self._traced(), asyncio.TaskGroup() as tasks:
                 self._sources.begin(tasks)
@@ -323,13 +329,25 @@ class App:
             waiting_bytes=self.budget.bytes,
             commit_conflicts=self.lake.commit_conflicts,
             upkeep=tuple(upkeep for _, upkeep in sorted(self.lake.maintenance.upkeep().items())),
-            workers=len(self._workers.all),
+            workers=self._workers.shared,
+            own_workers=self._workers.own,
             routed_by=self._workers.routed_by,
             parked=self.lot.views(),
             released=tuple(source.name for source in self.released),
             staged=staged_view(self._staged),
             verdicts=self.verdicts.all(),
         )
+
+
+def _policies(pipeline: PipelineConfig, paces: Sequence[float]) -> list[FlushPolicy]:
+    """Return when each worker begins a mini-transaction: those that share all targets, and one for each other pace.
+
+    What waits for a slow pace leaves three quarters of the room to all others.
+    """
+    shared = FlushPolicy(interval_s=pipeline.commit_interval, bytes=pipeline.commit_bytes)
+    most = pipeline.most_waiting_bytes // (_SLOW_SHARE * max(1, len(paces)))
+    own = (FlushPolicy(interval_s=pace, bytes=min(pipeline.commit_bytes, most), eager_share=1) for pace in paces)
+    return [*[shared] * pipeline.workers, *own]
 
 
 def _staged(config: Config, sources: int) -> StagedLog | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kuvasz.state.progress import Durable
@@ -64,6 +64,7 @@ class View:
     commit_conflicts: int  #: commits made again because another writer was faster
     upkeep: tuple[Upkeep, ...] = ()  #: of the lake's tables, as far as maintenance has looked at them
     workers: int = 1  #: among which the targets are shared out
+    own_workers: Sequence[str] = ()  #: what routes targets to a worker of their own
     routed_by: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: target -> what by, if not its name
     parked: Mapping[tuple[str, str], ParkedView] = dataclasses.field(default_factory=dict)  #: (target, source) -> it
     released: tuple[str, ...] = ()  #: sources that left the map since the start, whose slots are there still

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kuvasz.admin.freshness import Freshness, moment_of
 from kuvasz.admin.slotwatch import SlotFacts, SlotWatch
 from kuvasz.model import POSTGRES_EPOCH_US
-from kuvasz.route.hashing import worker_of
+from kuvasz.route.hashing import owner_of
 from kuvasz.state.tables import State
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_worker_of = functools.lru_cache(1 << 16)(worker_of)
+_worker_of = functools.lru_cache(1 << 16)(owner_of)
 
 #: Between two looks; and how many times as long as one takes.
 _LOOK_S = 0.5
@@ -88,7 +88,8 @@ class Snapshot:
         """
         is_whole = table.state is State.STREAMING and (table.target, table.source) not in self.view.parked
         routed_by = self.view.routed_by.get(table.target, table.target)
-        found = source.durable.through(table.key, _worker_of(routed_by, self.view.workers)) if is_whole else 0
+        worker = _worker_of(routed_by, self.view.workers, self.view.own_workers)
+        found = source.durable.through(table.key, worker) if is_whole else 0
         return found or None
 
     def valid_through(self, source: SourceView, lsn: int | None) -> float | None:

@@ -50,7 +50,12 @@ LOCAL = "local"
 NOBODY = "nobody"
 
 #: What feeds of one target must agree on.
-_SHARED = ("type", "key", "partition_by", "sort_by", "deletes", "location", "properties", "maintenance")
+_SHARED = (
+    "type", "key", "partition_by", "sort_by", "deletes", "location", "properties", "maintenance", "commit_interval",
+)  # fmt: skip
+
+#: Each needs two threads and a share of Spark.
+_MOST_PACES = 8
 
 #: Iceberg's table properties, by what they begin with, that are not to be set in the map -> why, or what does it.
 _OWN_PROPERTIES = {
@@ -463,6 +468,7 @@ def _targets(config: Config) -> Iterator[Problem]:
                 continue  # a key that is no name has no target; `_tables` has told
             feeds.setdefault(name, []).append(feed)
     yield from _names(feeds)
+    yield from _paces(feeds)
     yield from _cases(feeds)
     yield from _strangers(feeds, config.lake.about)
     yield from _rejecting(feeds, config.lake.about)
@@ -485,6 +491,22 @@ def _one_group(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
             " tables of one of them other targets, or put their urls into one group"
         )
         yield Problem(path=("databases", ours.number, "consistency"), message=message)
+
+
+def _paces(feeds: _Feeds) -> Iterator[Problem]:
+    """A target with a commit interval of its own has another worker than others."""
+    paces: set[float] = set()
+    for feed in (found[0] for found in feeds.values()):
+        pace, path = feed.table.commit_interval, (*feed.path, "commit_interval")
+        if pace is None:
+            continue
+        if feed.group.consistency is Consistency.GROUP:
+            message = "with `consistency: group` all tables of the group change in one commit: leave it out"
+            yield Problem(path=path, message=message)
+        paces.add(pace)
+        if len(paces) == _MOST_PACES + 1:
+            message = f"tables may have {_MOST_PACES} different ones at most: give several the same"
+            yield Problem(path=path, message=message)
 
 
 def _names(feeds: _Feeds) -> Iterator[Problem]:

@@ -735,6 +735,10 @@ class TableConfig(Section):
     )
     """What of `maintenance` is otherwise for the target: `{snapshot_age: 30d}`; `off` leaves its files to others."""
 
+    commit_interval: Annotated[kinds.Duration, kinds.durations("10ms", "1d")] | None = None
+    """The target's changes are committed this often instead of `pipeline.commit_interval`, and earlier where much
+    waits. Until then they wait in memory, and its sources keep their WAL from there on."""
+
     on_schema_change: OnSchemaChange = OnSchemaChange.AGREE
     """agree: the target follows, but another name or type of a column that other databases fill waits, with
     its table's changes, until these have changed it, too; evolve: the target follows; hold: the table waits for a

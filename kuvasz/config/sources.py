@@ -11,7 +11,7 @@ from kuvasz.config import names
 from kuvasz.config.model import Consistency, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, OnSlotLost, TableConfig, UrlConfig
     from kuvasz.config.secrets import SecretUrl
@@ -51,7 +51,9 @@ class SourceTableSpec:
 
     @property
     def routed_by(self) -> str:
-        """What its target is routed to its worker by: targets that change in one commit have one worker."""
+        """What its target is routed to its worker by: one worker has what changes in one commit, or at one pace."""
+        if self.config.commit_interval is not None:
+            return _pace(self.config.commit_interval)
         return self.identifier if self.group is None else self.group
 
     @property
@@ -200,6 +202,16 @@ def _source(
         origin=url.origin,
         patterns=patterns,
     )
+
+
+def paces(mapped: Iterable[Source]) -> dict[str, float]:
+    """Return the paces of targets that are not committed at everybody's: what routes them, and seconds."""
+    found = {spec.config.commit_interval for source in mapped for spec in source.tables}
+    return {_pace(seconds): seconds for seconds in sorted(one for one in found if one is not None)}
+
+
+def _pace(seconds: float) -> str:
+    return f"\0every {seconds:g} s"  # what no target or group is called
 
 
 def with_all_tables(config: Config) -> Config:

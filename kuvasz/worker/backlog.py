@@ -51,9 +51,16 @@ class Backlog:
             self._changed.notify_all()
 
     def cut(self, sources: Collection[str]) -> None:
-        """Let mini-transactions end at what has come of some sources, until `go_on`."""
+        """Let mini-transactions end at what has come of some sources, until `go_on`, and begin at once till then."""
         with self._changed:
             self._behind_cut = frozenset(sources)
+            self._changed.notify_all()
+
+    def hurry(self) -> None:
+        """Let nothing wait for more that comes, but for a second."""
+        with self._changed:
+            self._policy = self._policy.hurried()
+            self._changed.notify_all()
 
     def go_on(self) -> None:
         """Take what came behind the cut."""
@@ -78,6 +85,8 @@ class Backlog:
         Args:
             last_begin: When the last one began, monotonic seconds.
         """
+        if self._behind_cut:
+            return 0.0
         waiting = Waiting(
             bytes=self._bytes, tables=len(self._dirty), since=self._since, last=self._last, last_begin=last_begin
         )

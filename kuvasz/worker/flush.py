@@ -18,6 +18,9 @@ _FLOOD_FACTOR = 1.5
 #: How long the first changes after a quiet time, if they are of several tables, wait to be told from a flood's first.
 _DOUBT_S = 0.2
 
+#: The interval while somebody waits until all is in the lake.
+_HURRIED_S = 1.0
+
 #: Where so much waits, more is on its way, until nothing has come for a while.
 _FLOW_BYTES = 256 << 10
 _QUIET_S = 0.3
@@ -49,10 +52,16 @@ class FlushPolicy:
         bytes: What one mini-transaction takes at most, and half as much again where its commits cost that much. With
             an eighth of it waiting, the next begins as soon as the last one is written: a backlog is worked off
             without a pause, in the sizes that gather by themselves.
+        eager_share: Which part of it that is: another one where the interval is to be kept if it can be.
     """
 
     interval_s: float
     bytes: int
+    eager_share: int = _EAGER_SHARE
+
+    def hurried(self) -> FlushPolicy:
+        """Return the policy for when somebody waits until all is in the lake."""
+        return dataclasses.replace(self, interval_s=min(self.interval_s, _HURRIED_S))
 
     def most(self, tables: int) -> int:
         """Return the bytes that a mini-transaction into so many tables takes at most."""
@@ -66,7 +75,7 @@ class FlushPolicy:
         the time to gather, and none after its end.
         """
         more = waiting.tables - 1  # one table is committed as often as was asked for
-        if waiting.bytes >= max(self.bytes / _EAGER_SHARE, min(self.bytes, more * _COMMIT_COSTS_BYTES)):
+        if waiting.bytes >= max(self.bytes / self.eager_share, min(self.bytes, more * _COMMIT_COSTS_BYTES)):
             return 0.0
         commits_s = 2 * more * _COMMIT_COSTS_S
         gather_s = _FLOOD_FACTOR * commits_s if waiting.bytes >= _FLOW_BYTES else min(commits_s / 2, _DOUBT_S)

@@ -109,6 +109,10 @@ class Worker:
         """Take what was put behind the cut."""
         self._backlog.go_on()
 
+    def hurry(self) -> None:
+        """Have nothing wait for more that comes, but for a second."""
+        self._backlog.hurry()
+
     def has_begun_all(self, sources: Collection[str]) -> bool:
         """Whether all that was put of some sources before the cut is in mini-transactions that have begun."""
         return self._backlog.lacks(sources)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from kuvasz.errors import SourceError
 from kuvasz.ports import Failure
-from kuvasz.route.hashing import worker_of
+from kuvasz.route.hashing import owner_of
 from kuvasz.worker.worker import Worker
 
 #: Between looks at a worker that is to finish what it has begun.
@@ -21,11 +21,18 @@ class Workers:
     Args:
         workers: By their numbers.
         routed_by: Target -> what routes it to its worker, if that is not its name; see `Targets`.
+        own: What routes targets to a worker of their own: the last ones, in this order.
     """
 
-    def __init__(self, workers: Iterable[Worker], routed_by: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        workers: Iterable[Worker],
+        routed_by: Mapping[str, str] = MappingProxyType({}),
+        own: Sequence[str] = (),
+    ) -> None:
         self.all = tuple(workers)
         self.routed_by = routed_by
+        self.own = own
 
     def start(self) -> None:
         """Start their threads."""
@@ -35,6 +42,16 @@ class Workers:
     async def stop(self, timeout_s: float) -> None:
         """Have all of them finish what is in hand, and end."""
         await asyncio.gather(*(asyncio.to_thread(worker.stop, timeout_s) for worker in self.all))
+
+    def hurry(self) -> None:
+        """Have none wait longer than a second for more: whoever looks on waits for all of it."""
+        for worker in self.all:
+            worker.hurry()
+
+    @property
+    def shared(self) -> int:
+        """The number of workers that share all targets without one of their own."""
+        return len(self.all) - len(self.own)
 
     def fail(self, failure: Failure) -> None:
         """Stop a target that is not what its worker left, for all of its sources that follow."""
@@ -60,7 +77,7 @@ class Workers:
 
     def number_of(self, target: str) -> int:
         """Return the number of the worker that owns a target."""
-        return worker_of(self.routed_by.get(target, target), len(self.all))
+        return owner_of(self.routed_by.get(target, target), self.shared, self.own)
 
     def _of(self, target: str) -> Worker:
         return self.all[self.number_of(target)]

@@ -13,6 +13,7 @@ import pytest
 from kuvasz import app as app_module
 from kuvasz.app import App
 from kuvasz.config.load import load
+from kuvasz.config.model import PipelineConfig
 from kuvasz.errors import KuvaszError, LakeError, LakeRewound, MapMismatch, SourceRefused, TableError
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.ports import Failure
@@ -198,3 +199,11 @@ def test_what_is_going_on_is_seen_at_any_time(world: World) -> None:
     assert (view.phase, [one.name for one in view.sources]) == ("starting", ["shop"])
     assert [(one.table, one.state) for one in view.tables] == [("public.items", State.NEW)]
     assert world.app.sync("shop") is world.sync
+
+
+def test_what_waits_for_a_pace_of_its_own_leaves_room_to_all_others() -> None:
+    pipeline = PipelineConfig(workers=2)
+    policies = app_module._policies(pipeline, (60.0, 3600.0))
+    assert [policy.interval_s for policy in policies] == [1.0, 1.0, 60.0, 3600.0]
+    assert sum(policy.bytes for policy in policies[2:]) <= pipeline.most_waiting_bytes // 4
+    assert app_module._policies(pipeline, ()) == policies[:2]

@@ -98,7 +98,7 @@ def difference(
     Raises:
         ConfigError: It cannot follow without a restart.
     """
-    held = tuple(_held(before, after))
+    held = (*_held(before, after), *_without_worker(before, after))
     sections = {name: getattr(before, name) for name in SECTIONS if name not in LIVE}
     for section, option in _LIVE_OPTIONS:  # whoever is to be let in no more waits for no restart
         wanted = getattr(getattr(after, section), option)
@@ -179,6 +179,7 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "location": spec.config.location,
         "properties": spec.config.properties,
         "maintenance": spec.config.maintenance,
+        "commit_interval": spec.config.commit_interval,
         "partitions_regex": spec.config.partitions_regex is not None,
         "the column sid": spec.has_sid,
         "consistency": spec.group,
@@ -221,6 +222,12 @@ def _redefined(mapped: Iterable[Source], defined: Mapping[str, Mapping[str, obje
         now = defined.get(target, wanted)
         if options := [option for option in wanted if wanted[option] != now[option]]:
             yield f"target {target}: {', '.join(options)} cannot change while kuvasz runs"
+
+
+def _without_worker(before: Config, after: Config) -> Iterator[str]:
+    """Yield the option of tables that nobody can commit at their pace before another start makes a worker for it."""
+    if set(sources.paces(sources.resolve(after))) - set(sources.paces(sources.resolve(before))):
+        yield "databases.tables.commit_interval"
 
 
 def _held(before: Config, after: Config) -> Iterator[str]:

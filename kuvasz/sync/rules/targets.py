@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kuvasz import typemap
 from kuvasz.config import names
@@ -12,7 +12,7 @@ from kuvasz.config.problem import suggestion
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
 from kuvasz.ports import Feed, Target
-from kuvasz.route.hashing import worker_of
+from kuvasz.route.hashing import owner_of
 
 
 class SourceRoutes:
@@ -76,11 +76,13 @@ class Targets:
 
     Args:
         sources: All sources.
-        workers: How many workers there are.
+        workers: How many workers there are that share all targets.
+        own: What routes targets to a worker of their own (`config.sources.paces`).
     """
 
-    def __init__(self, sources: Iterable[Source], workers: int) -> None:
+    def __init__(self, sources: Iterable[Source], workers: int, own: Sequence[str] = ()) -> None:
         self._workers = workers
+        self._own = own
         self._of: dict[str, SourceRoutes] = {}
         self._owners: dict[tuple[str, str], str] = {}  # (target, sid) -> source
         self.routed_by: dict[str, str] = {}  #: target -> what routes it to its worker, if that is not its name
@@ -95,7 +97,9 @@ class Targets:
             self._of.pop(name, None)
             return
         self._of[name] = SourceRoutes(source)
-        self.routed_by |= {spec.identifier: spec.group for spec in source.tables if spec.group is not None}
+        self.routed_by |= {
+            spec.identifier: spec.routed_by for spec in source.tables if spec.routed_by != spec.identifier
+        }
         for spec in source.tables:
             if spec.has_sid and spec.schemas is None and source.sid is not None:
                 self.own(name, spec.identifier, source.sid)
@@ -138,11 +142,11 @@ class Targets:
     def worker(self, source: str, relation: Relation) -> int | None:
         """See `kuvasz.ports.Routes`."""
         spec = self._spec(source, relation)
-        return None if spec is None else worker_of(spec.routed_by, self._workers)
+        return None if spec is None else owner_of(spec.routed_by, self._workers, self._own)
 
     def worker_of_target(self, target: str) -> int:
         """Return the number of the worker that owns a target."""
-        return worker_of(self.routed_by.get(target, target), self._workers)
+        return owner_of(self.routed_by.get(target, target), self._workers, self._own)
 
     def _spec(self, source: str, relation: Relation) -> SourceTableSpec | None:
         routes = self._of.get(source)  # a worker may still have something of one that has left the map

@@ -374,3 +374,15 @@ def test_a_pattern_and_a_schema_per_tenant_do_not_go_together() -> None:
     group = {"database": "s", "urls": [{"url": "postgresql:///s", "schemas": "t_(.+)"}], "tables": {"*": None}}
     with pytest.raises(ConfigError, match="cannot be a pattern with schemas of a url"):
         load.of_text(json.dumps({"databases": [group]}), {}, Path())
+
+
+def test_tables_may_have_some_paces_of_their_own_and_not_any_number(tmp_path: Path) -> None:
+    tables = ", ".join(f"t{n}: {{commit_interval: {n + 1}m}}" for n in range(8))
+    assert faults(tmp_path, groups(("shop", C, tables))) == []
+    told = "tables may have 8 different ones at most: give several the same"
+    assert told in refusal(tmp_path, groups(("shop", C, f"{tables}, more: {{commit_interval: 10m}}")))
+
+
+def test_a_group_that_changes_at_once_has_one_pace(tmp_path: Path) -> None:
+    text = groups(("shop", C, "orders: {commit_interval: 10m}")).replace("urls:", "consistency: group, urls:")
+    assert "all tables of the group change in one commit" in refusal(tmp_path, text)

@@ -4,7 +4,7 @@ import collections
 
 import pytest
 
-from kuvasz.route.hashing import worker_of
+from kuvasz.route.hashing import owner_of, worker_of
 
 
 def test_workers_are_the_same_in_every_version():
@@ -29,3 +29,9 @@ def test_no_workers():
 
 
 EXPECTED: list[int] = [2, 2, 1, 1, 1, 3, 2, 1]
+
+
+def test_some_targets_have_workers_of_their_own_behind_the_others() -> None:
+    own = ("every day", "every hour")
+    assert [owner_of(name, 4, own) for name in own] == [4, 5]
+    assert owner_of("shop.items", 4, own) == worker_of("shop.items", 4)

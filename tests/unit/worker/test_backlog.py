@@ -87,3 +87,19 @@ def test_a_cut_holds_what_comes_behind_it_of_some_sources_until_it_goes_on() -> 
     backlog.go_on()
     backlog.put(delivery(5))
     assert [one.bytes for one in backlog.pop()] == [2, 4, 5]
+
+
+def test_a_cut_waits_for_no_interval() -> None:
+    backlog = Backlog(FlushPolicy(interval_s=100.0, bytes=1 << 20), threading.Condition(), _shop)
+    backlog.put(delivery(1))
+    backlog.cut({"eu"})
+    assert backlog.wait_s(time.monotonic()) <= 0
+    backlog.go_on()
+    assert backlog.wait_s(time.monotonic()) > 90
+
+
+def test_whoever_waits_for_all_of_it_waits_for_a_second_at_most() -> None:
+    backlog = Backlog(FlushPolicy(interval_s=100.0, bytes=1 << 20), threading.Condition(), _shop)
+    backlog.put(delivery(1))
+    backlog.hurry()
+    assert 0 < backlog.wait_s(time.monotonic()) <= 1

@@ -72,3 +72,9 @@ def test_targets_that_change_at_once_have_the_worker_of_their_group() -> None:
     workers = Workers([Worker() for _ in range(64)], {"shop.a": "shop", "shop.b": "shop"})  # type: ignore[misc]
     assert workers.number_of("shop.a") == workers.number_of("shop.b") == worker_of("shop", 64)
     assert workers.number_of("shop.c") == worker_of("shop.c", 64)
+
+
+def test_targets_at_one_pace_of_their_own_have_one_worker() -> None:
+    workers = Workers([Worker() for _ in range(3)], {"shop.a": "slow", "shop.b": "slow"}, ["slow"])  # type: ignore[misc]
+    assert (workers.shared, workers.number_of("shop.a"), workers.number_of("shop.b")) == (2, 2, 2)
+    assert workers.number_of("shop.c") == worker_of("shop.c", 2)

@@ -98,6 +98,10 @@ KINDS = {
     "which changes are taken": (
         lambda m: shop(m)["urls"][0].update(origin="none"), {"changed": [only("shop_eu", options=["origin"])]}
     ),
+    "a pace that has no worker": (
+        lambda m: shop(m)["tables"].update(more={"commit_interval": "1h"}),
+        {"changed": [only(s, added=["more"]) for s in BOTH], "needs_restart": ["databases.tables.commit_interval"]},
+    ),
     "an option of a start": (lambda m: m.update(pipeline={"workers": 4}), {"needs_restart": ["pipeline.workers"]}),
     "an option that others follow from": (
         lambda m: m["pipeline"].update(memory="64MB"), {"needs_restart": ["pipeline.memory"]}
@@ -121,6 +125,7 @@ def test_each_difference_is_what_it_is(change: Callable[[Any], object], expected
         ({"type": "changelog"}, "type"),
         ({"key": ["id"]}, "key"),
         ({"partition_by": ["days(at)"]}, "partition_by"),
+        ({"commit_interval": "5m"}, "commit_interval"),
         ({"sort_by": ["id"]}, "sort_by"),
         ({"deletes": "soft"}, "deletes"),
         ({"partitions_regex": "items_.*"}, "partitions_regex"),
