@@ -236,3 +236,31 @@ def test_under_load_nothing_but_the_planted_is_found_and_mended(database: Databa
             thread.join()
         pipeline.wait_applied(database)
         pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+def test_under_other_names_and_of_every_type_what_is_to_come_is_no_difference(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """Messages from before a table was renamed have its name of that time."""
+    tables = {"bare": {}, "past": {"type": "history"}, "kept": {"deletes": "soft"}}
+    for name in tables:
+        key = "" if name == "bare" else "PRIMARY KEY"
+        database.execute(f"CREATE TABLE {name} (id bigint {key}, n int)")
+        database.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(1, 50) i")
+    database.execute("ALTER TABLE bare REPLICA IDENTITY FULL")
+    bench = Bench(lake_folder.config(group({None: database}, tables)), lake_folder)
+    with Pipeline(bench.config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+    for name in tables:
+        database.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(101, 110) i")
+        database.execute(f"UPDATE {name} SET n = 1 WHERE id = 5")
+        database.execute(f"DELETE FROM {name} WHERE id = 6")
+        database.execute(f"ALTER TABLE {name} RENAME TO {name}_new")
+    found = {report.target: (report.differences, report.waiting) for report in bench.verify(is_fixing=True)}
+    assert found == {"shop.bare": (0, 13), "shop.past": (0, 12), "shop.kept": (0, 12)}
+    with Pipeline(bench.config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert {report.differences for report in bench.verify()} == {0}
+        assert len(pipeline.rows("bare")) == 59
