@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support import log_schema
 from tests.support.collector import collecting, values
 from tests.support.lake import group
 from tests.support.postgres import Database
@@ -44,3 +45,4 @@ def test_each_mini_transaction_is_a_trace_up_to_its_confirmation(
     assert found["kuvasz.snapshots"] == [f"shop.items={snapshot}"]
     assert "4711" not in str(spans)
     assert not process.found("tracing_failed")
+    assert log_schema.violations(process.events) == [], "at debug all of them are told"
