@@ -210,6 +210,10 @@ class Event(enum.Enum):
 
     # Tables about the lake.
     ABOUT_FAILED = "about_failed", WARNING, "a table about the lake could not be written; it is tried again"
+    NOTICES_FAILED = "notices_failed", WARNING, "a webhook does not take what it is told; it is told again"
+    NOTICES_GO_ON = "notices_go_on", INFO, "a webhook takes what it is told again"
+    NOTICES_DROPPED = "notices_dropped", WARNING, "what a webhook is to be told found no room, and is lost"
+    NOTICES_UNKEPT = "notices_unkept", WARNING, "how far a webhook has been told cannot be kept: it may be told twice"
     ABOUT_LOST = "about_lost", WARNING, "rows for a table about the lake found no room, and are lost"
 
     # Kuvasz itself.

@@ -318,6 +318,24 @@ class About(Protocol):
     def committed(self, receipt: Receipt) -> None:
         """Take what is known of a commit besides what its snapshot says."""
 
+    def standing(self) -> Mapping[str, object]:
+        """Return target -> something that is another one once a commit came, of all tables that are loaded."""
+
+    def commits_after(self, target: str, seen: str | None, most: int) -> tuple[list[Mapping[str, Any]], str, int]:
+        """Return what is known of a target's next commits, oldest first, wherever else it is kept. Blocks.
+
+        Args:
+            target: The name of the target.
+            seen: What was returned before with the last one of interest; None: from the first one that is there.
+            most: How many rows come back, at the most.
+
+        Returns:
+            Rows as the table of commits has them, what they were seen with, and how many before them are gone.
+
+        Raises:
+            LakeError: The catalog failed.
+        """
+
     def keep_rejected(self, target: str, rows: pa.Table) -> None:
         """Write rows down that were left out of a target, before this returns; a row may come twice. Blocks.
 

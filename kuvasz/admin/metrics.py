@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
@@ -77,6 +77,7 @@ class Metrics:
 
     def __init__(self, scope: MetricsScope = MetricsScope.PER_TABLE) -> None:
         self._scope = scope
+        self.more: list[Callable[[], Iterable[str]]] = []  #: what others count
         self._registry = CollectorRegistry()
         self._commits = Histogram(
             "kuvasz_commit_duration_seconds", "What an Iceberg commit of streamed changes took.",
@@ -93,6 +94,7 @@ class Metrics:
         """Return the page."""
         made = [*_of_process(snapshot), *_of_log(snapshot), *_of_sources(snapshot), *self._of_tables(snapshot)]
         made += upkeep.metrics(snapshot.view.upkeep)
+        made += [text for told in self.more for text in told()]
         return "".join(made).encode(errors="backslashreplace") + generate_latest(self._registry)
 
     def _of_tables(self, snapshot: Snapshot) -> Iterator[str]:

@@ -27,6 +27,7 @@ from kuvasz.admin.door import ConnectionLimit, Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
+from kuvasz.admin.notices.webhooks import Webhooks
 from kuvasz.admin.observer import Observer
 from kuvasz.admin.pages.pages import Pages
 from kuvasz.admin.report.change_report import ChangeReport
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
     from kuvasz.config.model import ServerConfig
-    from kuvasz.state.ports import StateStore, StoredAddress, StoredNumbers
+    from kuvasz.state.ports import StateStore, StoredAddress, StoredNotices, StoredNumbers
 
 _log = EventLog(__name__)
 
@@ -76,8 +77,9 @@ async def serve(
         ConfigError: The address cannot be listened on, or the certificate not be used.
     """
     server = AdminServer(app, stored.numbers, secrets, loaded, looks)
+    webhooks = server.webhooks(stored.notices)
     if app.config.server.address is None or app.config.server.host is None:
-        async with _observing(server), _living(server.live_map):
+        async with _observing(server, webhooks), _living(server.live_map):
             yield server
         return
     tls = None if app.config.server.tls is None else Tls(app.config.server.tls)
@@ -88,7 +90,7 @@ async def serve(
         listening = await listen(runner, app.config.server, tls)
         server.url = _url(listening, "http" if tls is None else "https")
         with _announced(stored.address, ServerAddress(url=server.url, token=server.token)):
-            async with _observing(server), _living(server.live_map), _renewing(tls):
+            async with _observing(server, webhooks), _living(server.live_map), _renewing(tls):
                 _log.tell(Event.SERVING, url=server.url)
                 yield server
     finally:
@@ -98,10 +100,10 @@ async def serve(
 
 
 @contextlib.asynccontextmanager
-async def _observing(server: AdminServer) -> AsyncIterator[None]:
+async def _observing(server: AdminServer, webhooks: Webhooks) -> AsyncIterator[None]:
     try:
         async with _beside(_watch(server.observer.run()), "observer"):
-            with server.report.hearing():
+            with server.report.hearing(), webhooks.telling():
                 async with (
                     server.changes.telling(), server.telling(), _beside(server.cut_schedule.run(), "cuts"),
                     _beside(server.verify_schedule.run(), "verify"), _beside(_watch(server.pages.lags.run()), "lags"),
@@ -184,6 +186,13 @@ class AdminServer:
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)
         app.receipts.observe(self._answers.metrics.note)
         app.receipts.observe(self.changes.note)
+
+    def webhooks(self, stored: StoredNotices) -> Webhooks:
+        """Return the webhooks of the map, which are counted from now on; how far they have been told is stored."""
+        app = self._app
+        made = Webhooks(app.config, app.lake.about, stored, self.redact, lambda: app.phase == "running")
+        self._answers.metrics.more.append(made.metrics)
+        return made
 
     def telling(self) -> AbstractAsyncContextManager[None]:
         """Return what tells the lake of the application for as long as it is entered."""

@@ -469,6 +469,7 @@ def _targets(config: Config) -> Iterator[Problem]:
             feeds.setdefault(name, []).append(feed)
     yield from _names(feeds)
     yield from _paces(feeds)
+    yield from _webhooks(config)
     yield from _cases(feeds)
     yield from _strangers(feeds, config.lake.about)
     yield from _rejecting(feeds, config.lake.about)
@@ -507,6 +508,15 @@ def _paces(feeds: _Feeds) -> Iterator[Problem]:
         if len(paces) == _MOST_PACES + 1:
             message = f"tables may have {_MOST_PACES} different ones at most: give several the same"
             yield Problem(path=path, message=message)
+
+
+def _webhooks(config: Config) -> Iterator[Problem]:
+    """How far a webhook has been told is kept under its name."""
+    labels = [one.label for one in config.notify]
+    for number, label in enumerate(labels):
+        if label in labels[:number]:
+            message = f"there are two webhooks called {label}: give each a `name`"
+            yield Problem(path=("notify", number), message=message)
 
 
 def _names(feeds: _Feeds) -> Iterator[Problem]:

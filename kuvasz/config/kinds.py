@@ -310,6 +310,30 @@ def token(value: object) -> SecretText:
     return found
 
 
+def _is_web_url(text: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_url and re.search(r"[\s\x00-\x1f]", text) is None
+
+
+def _webhook(value: object) -> SecretText:
+    """Check a webhook's url. Messages never quote it: many a url is a secret as a whole."""
+    url = SecretText(value) if isinstance(value, str) else value
+    if not isinstance(url, SecretText):
+        msg = "must be a url such as https://hooks.example.com/kuvasz"
+        raise ValueError(msg)  # noqa: TRY004 -- pydantic translates ValueError only
+    if not _is_web_url(url.get()):
+        msg = "must be a url such as https://hooks.example.com/kuvasz"
+        raise ValueError(msg)
+    if "@" in urllib.parse.urlsplit(url.get()).netloc:
+        msg = "must not have a user or password: requests are signed with `secret`"
+        raise ValueError(msg)
+    return url
+
+
 def _url(value: object) -> object:
     """Check a source's url. Messages never quote it: whatever is wrong with it, it holds a password."""
     url = SecretUrl(value) if isinstance(value, str) else value
@@ -413,6 +437,12 @@ Token: TypeAlias = Annotated[
     BeforeValidator(token),
     PlainSerializer(SecretText.redacted, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "examples": ["${file:/run/secrets/kuvasz-ann}"]}),
+]
+Webhook: TypeAlias = Annotated[
+    InstanceOf[SecretText],
+    BeforeValidator(_webhook),
+    PlainSerializer(SecretText.redacted, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "examples": ["https://hooks.example.com/kuvasz"]}),
 ]
 Url: TypeAlias = Annotated[
     InstanceOf[SecretUrl],

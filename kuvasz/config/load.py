@@ -374,6 +374,6 @@ def _fill_of(path: Path) -> Callable[..., Filled]:
     match path:
         case ("databases", int(), "urls", int(), "url"):
             return template.fill_url
-        case ("server", "tokens", int(), "token"):
+        case ("server", "tokens", int(), "token") | ("notify", int(), "secret"):
             return template.fill_later
     return template.fill

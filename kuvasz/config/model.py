@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
+import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,6 +134,16 @@ class LogLevel(enum.StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class NoticeKind(enum.StrEnum):
+    """What a webhook may be told of."""
+
+    COMMIT = "commit"
+    ERROR = "error"
+    SCHEMA = "schema"
+    CUT = "cut"
+    REJECT = "reject"
 
 
 class Section(BaseModel):
@@ -615,6 +626,32 @@ class ClusterConfig(Section):
         return f"file://{Path(self.log).absolute()}"
 
 
+class WebhookConfig(Section):
+    """A webhook that is told of commits and of what happens."""
+
+    webhook: kinds.Webhook
+    """Where it is, `https://…` or `http://…`. What is sent to it goes nowhere else: no redirect is followed."""
+
+    secret: kinds.Token
+    """What each request is signed with, at least 16 characters: `${VAR}`, or `${file:…}`, which is read again while
+    kuvasz runs."""
+
+    on: Annotated[tuple[NoticeKind, ...], Field(min_length=1)] = tuple(NoticeKind)
+    """What it is told of: commit: each commit that changed rows of a table, with its snapshot and positions; error: a
+    table or source stops, or cannot go on; schema: a source table changed; cut; reject: rows were left out."""
+
+    batch: Annotated[kinds.Duration, kinds.durations("1s", "1h")] = 10.0
+    """What has come is told this often, in one request or as many as it takes."""
+
+    name: kinds.Text | None = None
+    """What it is called in requests, logs and metrics, and what is kept of it over restarts; its host by default."""
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.name or urllib.parse.urlsplit(self.webhook.get()).netloc
+
+
 class UrlConfig(Section):
     """One source: a database of a group of equal ones."""
 
@@ -874,6 +911,9 @@ class Config(Section):
 
     cluster: Annotated[ClusterConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ClusterConfig)
     """Several processes with one map."""
+
+    notify: tuple[WebhookConfig, ...] = ()
+    """Webhooks that are told of commits and of what happens."""
 
     databases: tuple[DatabaseConfig, ...]
     """What is replicated. A file that is only this list is a whole configuration."""

@@ -24,6 +24,7 @@ from kuvasz.config.model import (
     TlsConfig,
     TokenConfig,
     UrlConfig,
+    WebhookConfig,
 )
 from kuvasz.config.secrets import SecretText, SecretUrl
 
@@ -38,6 +39,7 @@ TABLES: dict[str, type[Section]] = {
     **SECTIONS,
     "a certificate": TlsConfig,
     "a token": TokenConfig,
+    "a webhook": WebhookConfig,
     "a database": DatabaseConfig,
     "a url": UrlConfig,
     "a table": TableConfig,
@@ -83,7 +85,7 @@ def table(name: str) -> str:
 #: What the values of an option are called.
 _NAMES: dict[object, str] = {
     str: "text", int: "whole number", bool: "`true` \\| `false`",
-    SecretText: "text", TokenConfig: "token", TlsConfig: "certificate",
+    SecretText: "text", TokenConfig: "token", WebhookConfig: "webhook", TlsConfig: "certificate",
     SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database", TableMaintenanceConfig: "mapping, or `off`",
 }  # fmt: skip
 
@@ -135,6 +137,8 @@ def _type_name(annotation: object) -> str:
         return " or ".join(_type_name(part) for part in arguments if part is not type(None))
     if origin is tuple:
         inner = _type_name(arguments[0])
+        if inner.startswith("`"):
+            return f"list of {inner}"
         return "list" if inner == "text" else f"list of {inner}s"
     if origin is dict:
         return "mapping"

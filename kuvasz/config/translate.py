@@ -15,6 +15,7 @@ from kuvasz.config.model import (
     TlsConfig,
     TokenConfig,
     UrlConfig,
+    WebhookConfig,
 )
 from kuvasz.config.problem import Path, Problem, listed, quoted_words, suggestion
 
@@ -90,6 +91,8 @@ def section_at(path: Path) -> type[Section] | None:
             return SECTIONS.get(str(path[0])) if path else Config
         case ("server", "tls") | ("server", "tokens", int()):
             return TlsConfig if path[1] == "tls" else TokenConfig
+        case ("notify", int()):
+            return WebhookConfig
         case ("databases", int(), *below):
             return _in_database(tuple(below))
     return None
@@ -126,6 +129,7 @@ def _homes() -> Mapping[str, type[Section]]:
         "a table": TableConfig,
         "server.tls": TlsConfig,
         "an entry of server.tokens": TokenConfig,
+        "an entry of notify": WebhookConfig,
         "maintenance of a table": TableMaintenanceConfig,
     }
 

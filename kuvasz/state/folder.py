@@ -10,6 +10,7 @@ from kuvasz.state.address_file import AddressFile
 from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.note_file import NoteFile
+from kuvasz.state.notices.notice_file import NoticeFile
 from kuvasz.state.numbers.number_file import NumberFile
 from kuvasz.state.ports import StateStore
 from kuvasz.state.relation_files import RelationFiles
@@ -33,6 +34,7 @@ class StateFolder(StateStore):
         self._address = AddressFile(folder)
         self._numbers = NumberFile(folder)
         self._verdicts = VerdictFile(folder)
+        self._notices = NoticeFile(folder)
 
     @property
     @override
@@ -81,6 +83,12 @@ class StateFolder(StateStore):
     def verdicts(self) -> VerdictFile:
         """`verified.json`."""
         return self._verdicts
+
+    @property
+    @override
+    def notices(self) -> NoticeFile:
+        """`notified.json`."""
+        return self._notices
 
     @override
     def record(self, source: str) -> SourceRecordFile:

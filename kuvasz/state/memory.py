@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from typing_extensions import override
 
@@ -21,6 +22,7 @@ from kuvasz.state.ports import (
     StoredAddress,
     StoredFeeds,
     StoredFiles,
+    StoredNotices,
     StoredNumbers,
     StoredRecord,
     StoredVerdicts,
@@ -226,6 +228,23 @@ class MemoryNumbers(StoredNumbers):
         self._kinds[kind] = self._kinds.get(kind, NumbersOfKind()).renamed(before, after)
 
 
+class MemoryNotices(StoredNotices):
+    """How far each webhook has been told."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Mapping[str, Any]] = {}
+
+    @override
+    def all(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `StoredNotices.all`."""
+        return dict(self._told)
+
+    @override
+    def put(self, name: str, told: Mapping[str, Any]) -> None:
+        """See `StoredNotices.put`."""
+        self._told[name] = told
+
+
 class MemoryVerdicts(StoredVerdicts):
     """The last verdict on each table."""
 
@@ -280,6 +299,7 @@ class MemoryState(StateStore):
         self._address = MemoryAddress()
         self._numbers = MemoryNumbers()
         self._verdicts = MemoryVerdicts()
+        self._notices = MemoryNotices()
         self._records: dict[str, SourceRecord] = {}
         self._files: dict[str, MemoryFiles] = {}
         self._owners: dict[Ownership, str] = {}
@@ -331,6 +351,12 @@ class MemoryState(StateStore):
     def verdicts(self) -> MemoryVerdicts:
         """See `StateStore.verdicts`."""
         return self._verdicts
+
+    @property
+    @override
+    def notices(self) -> MemoryNotices:
+        """See `StateStore.notices`."""
+        return self._notices
 
     @override
     def record(self, source: str) -> MemoryRecord:

@@ -504,6 +504,19 @@ class StoredVerdicts(Protocol):
         """Keep verdicts in place of what was kept of the same tables; None forgets a table."""
 
 
+class StoredNotices(Protocol):
+    """How far each webhook has been told of the lake. Nothing raises.
+
+    Without it a webhook is told of what comes from then on.
+    """
+
+    def all(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return webhook -> how far it has been told, as JSON."""
+
+    def put(self, name: str, told: Mapping[str, Any]) -> None:
+        """Keep how far a webhook has been told; durable when this returns."""
+
+
 class StateStore(Protocol):
     """The store. Nothing in it is touched before it is asked for."""
 
@@ -539,6 +552,10 @@ class StateStore(Protocol):
     def verdicts(self) -> StoredVerdicts:
         """What comparisons found."""
 
+    @property
+    def notices(self) -> StoredNotices:
+        """How far webhooks have been told."""
+
     def record(self, source: str) -> StoredRecord:
         """Return the record of a source as it was left; an empty one where nothing is known."""
 
@@ -568,6 +585,7 @@ __all__ = [
     "StoredAddress",
     "StoredFeeds",
     "StoredFiles",
+    "StoredNotices",
     "StoredNumbers",
     "StoredRecord",
     "StoredVerdicts",

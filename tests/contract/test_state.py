@@ -263,3 +263,11 @@ def test_who_ends_leaves_the_address_of_the_next_one(place: Place) -> None:
     place.open().address.leave(second)
     place.open().address.remove(first)
     assert place.open().address.find() == second
+
+
+def test_how_far_webhooks_were_told_is_found_by_the_next_process(place: Place) -> None:
+    assert place.open().notices.all() == {}
+    place.open().notices.put("one", {"number": 1, "seen": {"shop.items": "[]"}})
+    place.open().notices.put("two", {"number": 7})
+    place.open().notices.put("one", {"number": 2})
+    assert place.open().notices.all() == {"one": {"number": 2}, "two": {"number": 7}}

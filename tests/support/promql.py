@@ -13,9 +13,12 @@ from collections.abc import Iterable, Mapping
 from prometheus_client.parser import text_string_to_metric_families
 
 from kuvasz.admin.metrics import Metrics
-from kuvasz.config.model import MetricsScope
+from kuvasz.admin.notices.webhooks import Webhooks
+from kuvasz.config.model import Config, MetricsScope
+from kuvasz.lake.memory.lake import MemoryAbout
 from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt, Upkeep
+from kuvasz.state.memory import MemoryNotices
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
 from tests.support.snapshots import CLOCK, NOW, SLOT, STAGED, snapshot
@@ -91,9 +94,16 @@ def named(queries: Iterable[str]) -> set[str]:
     return {one.metric for query in queries for one in asked(query)}
 
 
+def _webhooks() -> Webhooks:
+    told = {"webhook": "https://hooks.example.com", "secret": "0123456789abcdef"}
+    config = Config.model_validate({"databases": [], "notify": [told]})
+    return Webhooks(config, MemoryAbout(), MemoryNotices(), str)
+
+
 def rendered(scope: MetricsScope) -> str:
     """Return a page of metrics as the server makes it, of a moment in which everything is known."""
     metrics = Metrics(scope)
+    metrics.more.append(_webhooks().metrics)
     metrics.note(Receipt(target="shop.items", positions={}, rows=1, snapshot_id=4, seconds=0.2))
     files = Upkeep(
         target="shop.items", files=4, bytes=1000, rows=200, dead_rows=50, delete_files=2, snapshots=7, rewrites=3,

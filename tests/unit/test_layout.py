@@ -34,6 +34,7 @@ ELSEWHERE = {
     "admin/pages/action_pages.py": "unit/admin/pages/test_asked_by_form.py",
     "admin/api/form.py": "unit/admin/pages/test_asked_by_form.py",
     "state/verdicts/verdict_documents.py": "contract/test_state.py",
+    "state/notices/notice_documents.py": "contract/test_state.py",
     "source/reading/facts.py": "unit/source/reading/test_reader.py",
     "source/reading/ends.py": "unit/source/reading/test_reader.py",
     "lake/java/versions.py": "contract/test_lake.py",

@@ -81,6 +81,24 @@ class LakeAbout(About):
             self._took[receipt.snapshot_id] = receipt.seconds
 
     @override
+    def standing(self) -> Mapping[str, object]:
+        """See `kuvasz.ports.About.standing`."""
+        return {target.name: (target.definition.uuid, target.index.snapshot_id) for target in self._targets()}
+
+    @override
+    def commits_after(self, target: str, seen: str | None, most: int) -> tuple[list[Row], str, int]:
+        """See `kuvasz.ports.About.commits_after`."""
+        table = next((one for one in self._targets() if one.name == target), None)
+        if table is None:
+            return [], seen or "", 0
+        known = {} if seen is None else {SEEN_PREFIX + target: seen}
+        before = commits.seen_of(known, target, table.definition.uuid)
+        snapshots = table.table.snapshots.newer_than(before.sequence)[:most]
+        rows, now = commits.rows_of(target, snapshots, before, self._took)
+        missed = int(snapshots[0]["sequence-number"]) - before.sequence - 1 if snapshots and before.sequence else 0
+        return rows, now.render(), missed
+
+    @override
     def keep_rejected(self, target: str, rows: pa.Table) -> None:
         """See `kuvasz.ports.About.keep_rejected`."""
         if not self._writers:

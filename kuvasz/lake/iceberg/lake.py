@@ -91,7 +91,7 @@ class IcebergLake(Lake):
         self.warm_up()
         engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
         self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or engine.jobs.parallelism)
-        tells = self.about.namespace is not None
+        tells = self.about.namespace is not None or bool(self._config.notify)
         joint = functools.cache(engine.catalog.joint)
         if any(group.consistency is Consistency.GROUP for group in self._config.databases):
             joint()  # now rather than at the first commit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from typing_extensions import override
@@ -64,6 +64,16 @@ class MemoryAbout(About):
     @override
     def committed(self, receipt: Receipt) -> None:
         """See `kuvasz.ports.About.committed`."""
+
+    @override
+    def standing(self) -> Mapping[str, object]:
+        """See `kuvasz.ports.About.standing`: nothing is told of commits."""
+        return {}
+
+    @override
+    def commits_after(self, target: str, seen: str | None, most: int) -> tuple[list[Mapping[str, Any]], str, int]:
+        """See `kuvasz.ports.About.commits_after`."""
+        return [], seen or "", 0
 
     @override
     def keep_rejected(self, target: str, rows: pa.Table) -> None:

@@ -16,6 +16,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.model import SourcePosition
 from kuvasz.state import feed_file, note_file, relation_files, source_record_file, witness_files
 from kuvasz.state.folder import StateFolder
+from kuvasz.state.notices import notice_file
 from kuvasz.state.numbers import number_file
 from kuvasz.state.verdicts import verdict_file
 
@@ -29,7 +30,7 @@ ASIDE: Final = "before-cluster"
 
 _PARTS: Final = (
     note_file.FILE, feed_file.FILE, number_file.FILE, relation_files.FOLDER, source_record_file.FOLDER,
-    verdict_file.FILE, witness_files.FOLDER,
+    verdict_file.FILE, notice_file.FILE, witness_files.FOLDER,
 )  # fmt: skip
 
 
@@ -47,6 +48,8 @@ def adopt(folder: Path, store: StateStore) -> None:
     store.feeds.keep(before.feeds.known(), before.feeds.sids())
     store.numbers.bring(before.numbers.all())
     store.verdicts.put(before.verdicts.all())
+    for name, told in before.notices.all().items():
+        store.notices.put(name, told)
     for source in _sources(folder / source_record_file.FOLDER):
         record = store.record(source)
         record.update(before.record(source).standing)

@@ -27,6 +27,7 @@ from kuvasz.state.coordinator.pieces import SharedPieces
 from kuvasz.state.coordinator.record_document import RecordDocument
 from kuvasz.state.coordinator.witness_documents import WitnessDocuments
 from kuvasz.state.folder_lock import FolderLock
+from kuvasz.state.notices.notice_documents import NoticeDocuments
 from kuvasz.state.ports import StateStore
 from kuvasz.state.staged.coordinated import CoordinatedIndex
 from kuvasz.state.verdicts.verdict_documents import VerdictDocuments
@@ -115,6 +116,12 @@ class CoordinatorStore(StateStore):
     def verdicts(self) -> VerdictDocuments:
         """See `StateStore.verdicts`."""
         return VerdictDocuments(self._documents("verdicts"))
+
+    @property
+    @override
+    def notices(self) -> NoticeDocuments:
+        """See `StateStore.notices`."""
+        return NoticeDocuments(self._documents("notices"))
 
     @override
     def record(self, source: str) -> RecordDocument:

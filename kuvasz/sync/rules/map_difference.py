@@ -104,7 +104,7 @@ def difference(
         wanted = getattr(getattr(after, section), option)
         if getattr(sections[section], option) != wanted:
             sections[section] = sections[section].model_copy(update={option: wanted})
-    config = after.model_copy(update=sections)
+    config = after.model_copy(update={**sections, "notify": before.notify})
     if found := check.problems(config):
         told = "; ".join(f"{problem.render_path(one.path)} {one.message}" for one in found)
         raise ConfigError(f"with {', '.join(held)} as they are until a restart: {told}", hint=_RESTART)
@@ -232,6 +232,8 @@ def _without_worker(before: Config, after: Config) -> Iterator[str]:
 
 def _held(before: Config, after: Config) -> Iterator[str]:
     """Yield the options that differ and that only a start reads; those that follow from others are left out."""
+    if before.notify != after.notify:
+        yield "notify"
     for section in SECTIONS:
         old, new = getattr(before, section), getattr(after, section)
         for option in type(new).model_fields if section not in LIVE else ():

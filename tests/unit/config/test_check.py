@@ -386,3 +386,30 @@ def test_tables_may_have_some_paces_of_their_own_and_not_any_number(tmp_path: Pa
 def test_a_group_that_changes_at_once_has_one_pace(tmp_path: Path) -> None:
     text = groups(("shop", C, "orders: {commit_interval: 10m}")).replace("urls:", "consistency: group, urls:")
     assert "all tables of the group change in one commit" in refusal(tmp_path, text)
+
+
+HOOK = "secret: a-secret-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        ("ftp://geheim.example.com", "must be a url such as https://hooks.example.com/kuvasz"),
+        ("https://", "must be a url such as https://hooks.example.com/kuvasz"),
+        ("https://u:geheim@hooks.example.com/", "must not have a user or password: requests are signed"),
+        ("file:///etc/geheim", "must be a url such as https://hooks.example.com/kuvasz"),
+    ],
+)
+def test_a_webhook_is_a_url_of_the_web(tmp_path: Path, hook: str, message: str) -> None:
+    told = refusal(
+        tmp_path, f"notify: [{{webhook: '{hook}', {HOOK}}}]\ndatabases:\n" + groups(("shop", C, "orders: "))
+    )
+    assert message in told
+    assert "geheim" not in told
+
+
+def test_two_webhooks_have_two_names(tmp_path: Path) -> None:
+    hooks = f"{{webhook: 'https://h/a', {HOOK}}}, {{webhook: 'https://h/b', {HOOK}%s}}"
+    text = "notify: [" + hooks + "]\ndatabases:\n" + groups(("shop", C, "orders: "))
+    assert "there are two webhooks called h: give each a `name`" in refusal(tmp_path, text % "")
+    assert faults(tmp_path, text % ", name: b") == []

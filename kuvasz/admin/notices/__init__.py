@@ -1,0 +1,1 @@
+"""What webhooks are told of (`notify`): commits of tables, and what happens."""

@@ -1,0 +1,232 @@
+"""One webhook: what it has not been told yet, and the thread that tells it.
+
+Commits are read off the snapshots of the lake's tables, from the one on of which it was told last, so they need no
+room here, and a kill loses none. Whatever else happens waits in bounded memory, and a second later in the state
+store. What was told is noted when the webhook has said yes, so it may be told twice, and never out of order.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kuvasz import __version__
+from kuvasz.admin.notices import notice
+from kuvasz.admin.notices.post import NotTaken, post
+from kuvasz.backoff import Backoff
+from kuvasz.config.model import NoticeKind
+from kuvasz.errors import KuvaszError
+from kuvasz.events import Event, EventLog
+
+if TYPE_CHECKING:
+    from kuvasz.admin.notices.notice import Entry
+    from kuvasz.config.model import WebhookConfig
+    from kuvasz.ports import About
+    from kuvasz.state.ports import StoredNotices
+
+_log = EventLog(__name__)
+
+#: Between looks at whether there is something to keep, or to tell.
+_STEP_S: Final = 1.0
+
+#: Entries of one request, and those that wait and are no commits.
+_MOST: Final = 500
+_MOST_WAITING: Final = 10_000
+
+#: Files were merged: no row is another one.
+_NO_NEWS: Final = "maintenance"
+
+_LONGEST_WAIT_S: Final = 300.0
+
+Post = Callable[[str, bytes, Mapping[str, str]], None]
+
+
+@dataclasses.dataclass(slots=True)
+class NoticeCounts:
+    """What is counted of a webhook since the start."""
+
+    told: int = 0
+    dropped: int = 0
+    removed: int = 0  #: of what waited, told or dropped
+    failing_since: float | None = None  #: unix seconds
+
+
+@dataclasses.dataclass(slots=True)
+class NoticeProgress:
+    """How far a webhook has been told; what is kept over restarts."""
+
+    since_ms: int
+    number: int = 1
+    seen: dict[str, str] = dataclasses.field(default_factory=dict)  #: target -> up to which snapshot
+    waiting: collections.deque[Entry] = dataclasses.field(default_factory=collections.deque)
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> NoticeProgress:
+        """Return it from its JSON.
+
+        Raises:
+            KeyError: The JSON is another one's; so for ValueError, TypeError and AttributeError.
+        """
+        return cls(
+            int(found["since_ms"]), int(found["number"]),
+            {str(target): str(seen) for target, seen in found["seen"].items()},
+            collections.deque(dict(entry) for entry in found["waiting"]),
+        )  # fmt: skip
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON of it."""
+        return {
+            "since_ms": self.since_ms, "number": self.number, "seen": dict(self.seen), "waiting": list(self.waiting),
+        }  # fmt: skip
+
+
+class Webhook:
+    """One webhook. `hear` is called in any thread; the rest in its own, or by a test.
+
+    Args:
+        config: What the map says of it.
+        about: Tells of commits.
+        stored: Where is kept how far it has been told.
+        send: Sends a request.
+    """
+
+    def __init__(self, config: WebhookConfig, about: About, stored: StoredNotices, send: Post = post) -> None:
+        self._config = config
+        self._about = about
+        self._stored = stored
+        self._send = send
+        self._lock = threading.Lock()  #: of what waits
+        self._told = _told(stored, config.label)
+        self._is_new = True  #: something waits that is not kept
+        self._standing: dict[str, object] = {}  #: target -> what it was like when all of it had been told
+        self._backoff = Backoff(last_s=_LONGEST_WAIT_S)
+        self._due = 0.0
+        self._why = ""
+        self.counts = NoticeCounts()
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self._config.label
+
+    def hear(self, kind: NoticeKind, entry: Entry) -> None:
+        """Have something told, if the map wants it to be."""
+        if kind not in self._config.on:
+            return
+        with self._lock:
+            self._told.waiting.append(entry)
+            self._is_new = True
+            if is_full := len(self._told.waiting) > _MOST_WAITING:
+                self._remove(1)
+                self.counts.dropped += 1
+        if is_full and self.counts.dropped % _MOST_WAITING == 1:
+            _log.tell(Event.NOTICES_DROPPED, webhook=self.label, entries=self.counts.dropped)
+
+    def run(self, stop: threading.Event, is_on: Callable[[], bool]) -> None:
+        """Tell what there is to tell, until told to stop."""
+        while not stop.wait(_STEP_S):
+            self._keep()
+            if is_on():
+                self.step(time.monotonic())
+        self._keep()
+
+    def step(self, now: float) -> None:
+        """Tell what waits, if it is time. Nothing that fails here may stop anything else."""
+        if now < self._due:
+            return
+        self._due = now + self._config.batch
+        try:
+            while self._tell_some():
+                pass
+        except NotTaken as error:
+            self._due = now + self._backoff.next_s(random.random())  # noqa: S311 (those that failed together)
+            self._fail(str(error))
+        except (KuvaszError, OSError) as error:
+            self._fail(error.message if isinstance(error, KuvaszError) else str(error))
+        except Exception as error:  # noqa: BLE001 (as it says)
+            self._fail(repr(error))
+
+    def _tell_some(self) -> bool:
+        """Tell what one request takes; whether there was anything."""
+        with self._lock:
+            entries, removed = list(itertools.islice(self._told.waiting, _MOST)), self.counts.removed
+        waited, seen, standing = len(entries), dict(self._told.seen), dict(self._standing)
+        if NoticeKind.COMMIT in self._config.on:
+            entries += self._commits(_MOST - waited, seen, standing)
+        if entries:
+            body = notice.body_of(self.label, self._told.number, entries)
+            at_s = int(time.time())
+            headers = {
+                "Content-Type": "application/json", "User-Agent": f"kuvasz/{__version__}",
+                notice.SIGNATURE: notice.signature(self._config.secret.get(), at_s, body),
+            }  # fmt: skip
+            self._send(self._config.webhook.get(), body, headers)
+            self._succeed(len(entries))
+        with self._lock:
+            self._is_new = self._is_new or bool(entries) or seen != self._told.seen
+            self._remove(removed + waited - self.counts.removed)  # some may have been dropped meanwhile
+            self._told.number += bool(entries)
+            self._told.seen = seen
+        self._standing = standing
+        self._keep()
+        return bool(entries)
+
+    def _commits(self, most: int, seen: dict[str, str], standing: dict[str, object]) -> list[Entry]:
+        """Return commits that nobody was told of, and note that in `seen` and `standing`."""
+        found: list[Entry] = []
+        for target, now in self._about.standing().items():
+            if standing.get(target) == now or len(found) >= most:
+                continue
+            rows, seen_now, missed = self._about.commits_after(target, seen.get(target), most - len(found))
+            is_known = target in seen
+            seen[target] = seen_now
+            if len(rows) < most - len(found):
+                standing[target] = now
+            for row in rows:
+                is_before = not is_known and row["committed_at"].timestamp() * 1000 < self._told.since_ms
+                if row["kind"] != _NO_NEWS and not is_before:
+                    found.append(notice.of_commit(row, missed))
+                    missed = 0
+        return found
+
+    def _remove(self, count: int) -> None:
+        for _ in range(count):
+            self._told.waiting.popleft()
+            self.counts.removed += 1
+
+    def _succeed(self, entries: int) -> None:
+        self.counts.told += entries
+        self._backoff.reset()
+        if self.counts.failing_since is not None:
+            _log.tell(Event.NOTICES_GO_ON, webhook=self.label)
+        self.counts.failing_since, self._why = None, ""
+
+    def _fail(self, why: str) -> None:
+        self.counts.failing_since = self.counts.failing_since or time.time()
+        if why != self._why:
+            self._why = why
+            _log.tell(Event.NOTICES_FAILED, webhook=self.label, error=why)
+
+    def _keep(self) -> None:
+        with self._lock:
+            if not self._is_new:
+                return
+            self._is_new, told = False, self._told.as_json()
+        self._stored.put(self.label, told)
+
+
+def _told(stored: StoredNotices, label: str) -> NoticeProgress:
+    """Return how far a webhook has been told; of one that is new, that whatever comes is news."""
+    try:
+        return NoticeProgress.of_json(stored.all()[label])
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return NoticeProgress(since_ms=int(time.time() * 1000))
+
+
+__all__ = ["NoticeCounts", "Webhook"]

@@ -1,0 +1,1 @@
+"""How far those who are told of the lake have been told."""

@@ -1,0 +1,56 @@
+"""How far each webhook has been told, in one file of the state folder, `notified.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from kuvasz.events import Event, EventLog
+from kuvasz.state.ports import StoredNotices
+
+_log = EventLog(__name__)
+
+FILE = "notified.json"
+
+
+class NoticeFile(StoredNotices):
+    """The file. Its values may quote names of tables and what happened, so only this user may read it.
+
+    Args:
+        folder: The state folder; made when there is something to keep.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+
+    @override
+    def all(self) -> dict[str, Mapping[str, Any]]:
+        """See `StoredNotices.all`; nothing of a file that cannot be read."""
+        try:
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
+
+    @override
+    def put(self, name: str, told: Mapping[str, Any]) -> None:
+        """See `StoredNotices.put`. After a crash the file is the old one or the new one."""
+        fresh = self._file.with_suffix(".new")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                json.dump({**self.all(), name: told}, stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            fresh.replace(self._file)
+        except OSError as error:
+            _log.tell(Event.NOTICES_UNKEPT, file=str(self._file), error=str(error))
+
+
+__all__ = ["FILE", "NoticeFile"]

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from kuvasz.admin.notices import webhook as webhook_module
+from kuvasz.admin.notices.webhooks import METRICS, Webhooks
+from kuvasz.config.model import Config
+from kuvasz.events import Event, EventLog
+from kuvasz.lake.memory.lake import MemoryAbout
+from kuvasz.state.memory import MemoryNotices
+
+HOOK = {"webhook": "https://hooks.example.com/x", "secret": "0123456789abcdef"}
+
+
+def config(*hooks: dict[str, Any]) -> Config:
+    return Config.model_validate({"databases": [], "notify": list(hooks)})
+
+
+def test_webhooks_hear_what_happens_while_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_module, "_STEP_S", 0.01)
+    stored = MemoryNotices()
+    made = Webhooks(config(HOOK, HOOK | {"name": "two", "on": ["cut"]}), MemoryAbout(), stored, str, lambda: False)
+    with made.telling():
+        EventLog(__name__).tell(Event.TABLE_FAILED, table="shop.items", error="x")
+        EventLog(__name__).tell(Event.MAP_TAKEN)
+    EventLog(__name__).tell(Event.TABLE_FAILED, table="shop.items", error="x")
+    waiting = {name: [one["event"] for one in told["waiting"]] for name, told in stored.all().items()}
+    assert waiting == {"hooks.example.com": ["table_failed"], "two": []}
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("notify")]
+
+
+def test_without_a_webhook_there_is_no_thread() -> None:
+    made = Webhooks(config(), MemoryAbout(), MemoryNotices(), str)
+    with made.telling():
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("notify")]
+    assert all("hooks" not in text for text in made.metrics())
+
+
+def test_each_is_counted() -> None:
+    made = Webhooks(config(HOOK), MemoryAbout(), MemoryNotices(), str)
+    made.all[0].counts.told = 3
+    page = "".join(made.metrics())
+    assert 'kuvasz_notified_total{webhook="hooks.example.com"} 3' in page
+    assert all(f"# HELP {name} " in page for name in METRICS)

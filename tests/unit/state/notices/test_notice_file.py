@@ -1,0 +1,26 @@
+"""The file of what webhooks were told; what each store owes is in tests/contract/test_state.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuvasz.state.notices.notice_file import FILE, NoticeFile
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"hook": 5}'])
+def test_of_a_file_that_is_not_ours_nothing_is_known(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert NoticeFile(tmp_path).all() == {}
+
+
+def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    NoticeFile(tmp_path).put("hook", {"number": 1})
+    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+
+
+def test_what_cannot_be_kept_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "state").write_text("a file in the folder's place")
+    NoticeFile(tmp_path / "state").put("hook", {"number": 1})
+    assert [record.event for record in caplog.records] == ["notices_unkept"]  # type: ignore[attr-defined]
