@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.local_lake import LocalWorld
-from tests.support.worlds import IcebergWorld, MemoryWorld, World
+from tests.support.worlds import IcebergWorld, MemoryWorld, SqliteWorld, World
 
 
 @pytest.fixture(
     params=[
-        "memory", "memory, a row a chunk", "iceberg, without Spark", pytest.param("iceberg", marks=pytest.mark.spark),
+        "memory", "memory, a row a chunk", "an example, SQLite", "iceberg, without Spark",
+        pytest.param("iceberg", marks=pytest.mark.spark),
     ]
 )  # fmt: skip
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
@@ -21,6 +22,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         made: World = IcebergWorld(request.getfixturevalue("lake_folder"))
     elif request.param == "iceberg, without Spark":
         made = LocalWorld(request.getfixturevalue("tmp_path"))
+    elif request.param == "an example, SQLite":
+        made = SqliteWorld(request.getfixturevalue("tmp_path") / "lake.db")
     else:
         made = MemoryWorld(8 << 20 if request.param == "memory" else 1)
     yield made

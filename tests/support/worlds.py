@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import Table
 
+from examples.sqlite_lake import SqliteLake
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.model import Relation, SourcePosition
@@ -96,6 +99,29 @@ class MemoryWorld(World):
 
     def orphans(self, name: str = TARGET) -> list[str]:
         return []
+
+
+class SqliteWorld(MemoryWorld):
+    """See `World`; whatever a test looks at has to be in the file as well."""
+
+    lake: SqliteLake
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.lake = SqliteLake(file)
+        self.lake.open()
+
+    def table(self, name: str) -> pa.Table:
+        found = super().table(name)
+        with contextlib.closing(sqlite3.connect(self._file)) as database:
+            if self.lake.snapshots(name):
+                (kept,) = database.execute(f'SELECT count(*) FROM "{name}"').fetchone()
+                assert kept == found.num_rows
+            query = "SELECT source, lsn FROM positions WHERE target = ?"
+            kept_lsns = dict(database.execute(query, (name,)).fetchall())
+        reached = {source: position.lsn for source, position in self.lake.positions(name).items()}
+        assert {source: lsn for source, lsn in kept_lsns.items() if source in reached} == reached
+        return found
 
 
 class IcebergWorld(World):
