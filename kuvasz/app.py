@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from kuvasz import failpoints
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
-from kuvasz.config.model import Config, OnLakeRewound, PipelineConfig
+from kuvasz.config.model import Config, CopyLimits, OnLakeRewound, PipelineConfig
 from kuvasz.config.sources import Source
 from kuvasz.errors import LakeRewound, MapBusy, Retry
 from kuvasz.events import Event, EventLog
@@ -142,8 +142,13 @@ class App:
             on_lake_rewound=self.config.lake.on_lake_rewound,
             staged=self._staged,
             patterns=self.patterns,
+            copy_limits=self._copy_limits,
             mask_secret=(pipeline.mask_secret or "").encode(),
         )
+
+    def _copy_limits(self, servers: str) -> CopyLimits:
+        """Return them as the map has them that runs by then."""
+        return self.config.copy_limits(servers)
 
     @property
     def sources(self) -> Sequence[SourceSync]:

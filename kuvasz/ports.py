@@ -234,6 +234,31 @@ class LakeColumn:
     type: str  #: as Iceberg calls it
 
 
+class CopyPace(Protocol):
+    """How much of a source may be read for one copy, and when. From any thread."""
+
+    def limits(self) -> tuple[int | None, int | None]:
+        """Return the rows a second and the sessions that all copies from the server may take as of now; None: any."""
+
+    def wait(self) -> None:
+        """Return when another request may be read; what it raises ends the copy."""
+
+
+class AnyPace:
+    """The pace of a copy that nothing holds back."""
+
+    def limits(self) -> tuple[int | None, int | None]:
+        """See `CopyPace.limits`."""
+        return None, None
+
+    def wait(self) -> None:
+        """See `CopyPace.wait`."""
+
+
+#: For a copy that nothing holds back.
+ANY_PACE: Final = AnyPace()
+
+
 class SourceNotes(Protocol):
     """What a lake remembers of each source's table in a target, beside rows and position. Calls block.
 
@@ -533,13 +558,14 @@ class Lake(Protocol):
         on_progress: Callable[[int, int], None],
         *,
         on_read: Callable[[], None] = lambda: None,
+        pace: CopyPace = ANY_PACE,
     ) -> Receipt:
         """Copy a source table and make it visible in one commit with its position.
 
         `relation` has the columns of the requests' rows: those that the target takes.
         Rows of this source that the target already has are replaced. `on_progress(requests done, rows)` is called
         from any thread. `on_read()` is called when all requests have been read, before the commit: should it raise,
-        nothing was read that counts.
+        nothing was read that counts. `pace` is asked before each request.
         """
 
     def forget(

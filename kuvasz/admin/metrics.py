@@ -44,6 +44,7 @@ HELP = {
     "kuvasz_copy_progress_ratio": "Part of the table's initial copy that is done, by pages, where least is.",
     "kuvasz_copy_rows_per_second": "Rows a second of the table's copies, on their average; only while it is copied.",
     "kuvasz_copy_seconds_left": "How long the table's copy goes on at that speed, where longest is.",
+    "kuvasz_copies_waiting": "How many sources' copies of the table wait for their hours (`copy.hours`).",
     "kuvasz_parked_bytes": "Changes of a table that does not follow, kept in the state folder; 0 if there are none.",
     "kuvasz_parked_since_timestamp_seconds": "Unix time of the first parked change; only while some are parked.",
     "kuvasz_rows": "Row changes applied to the lake since the start: what the source did, of any table type.",
@@ -212,6 +213,8 @@ def _copies(
              for key, tables in groups.items()}  # fmt: skip
     left = {key: [found for one in tables if (found := copy_seconds_left(one, clock)) is not None]
             for key, tables in groups.items()}  # fmt: skip
+    waiting = {key: sum(1 for one in tables if one.copy_resumes_at) for key, tables in groups.items()}
+    yield _gauge("kuvasz_copies_waiting", labels, list(waiting.items()))
     yield _gauge("kuvasz_copy_rows_per_second", labels, [(key, sum(found)) for key, found in rates.items() if found])
     yield _gauge("kuvasz_copy_seconds_left", labels, [(key, max(found)) for key, found in left.items() if found])
 

@@ -200,6 +200,7 @@ def table_status(
         "copy_progress": _rounded(copy_progress(table)),
         "copy_rows_per_second": _rounded(copy_rows_per_second(table, snapshot.clock)),
         "copy_seconds_left": _rounded(copy_seconds_left(table, snapshot.clock)),
+        "copy_resumes_at": instant(table.copy_resumes_at) if table.copy_resumes_at else None,
         "commits": table.commits,
         "last_commit_seconds": _rounded(table.last_commit_seconds),
         "newest_change_at": instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+import zoneinfo
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
@@ -141,6 +142,15 @@ def day_times(value: str) -> tuple[int, int]:
 def _day_times(value: str) -> str:
     day_times(value)
     return value.strip()
+
+
+def _time_zone(value: str) -> str:
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is the last of these
+        msg = f"must be a time zone that this machine knows, such as Europe/Berlin, not {value!r}"
+        raise ValueError(msg) from None
+    return value
 
 
 def _tenants(value: str) -> str:
@@ -417,6 +427,7 @@ Size: TypeAlias = Annotated[
 ]
 Regex: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_regex)]
 DayTimes: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_day_times)]
+TimeZone: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_time_zone)]
 Tenants: TypeAlias = Annotated[str, AfterValidator(_text), AfterValidator(_tenants)]
 DecimalType: TypeAlias = Annotated[str, AfterValidator(_decimal)]
 LakeType: TypeAlias = Annotated[str, AfterValidator(_lake_type)]

@@ -6,9 +6,12 @@ are the options' help: `kuvasz config --schema` and docs/configuration.md are ma
 
 from __future__ import annotations
 
+import datetime
 import enum
 import os
 import urllib.parse
+import warnings
+import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from kuvasz.config.patterns.found_tables import FoundTables
+
+# Of pydantic's old method of that name, which nobody calls.
+warnings.filterwarnings("ignore", 'Field name "copy" in "Config" shadows', UserWarning)
 
 _MB = 1024**2
 _SQLITE = "jdbc:sqlite:"
@@ -336,7 +342,8 @@ class PipelineConfig(Section):
 
     copy_rows_per_second: Annotated[kinds.Whole, kinds.between(1, 10**12)] | None = None
     """Copies read no more from a server (host and port), all its databases and tables together, to spare it; no limit
-    by default. A server then has one copying session for each 100,000 of it, up to `copy_parallelism`."""
+    by default. A server then has one copying session for each 100,000 of it, up to `copy_parallelism`.
+    `copy.rows_per_second` wins, and may change while kuvasz runs."""
 
     copy_parallelism: Annotated[kinds.Whole, kinds.between(1, 1024)] | None = None
     """Sessions that copy one table side by side, for each source; the number of Spark's cores by default."""
@@ -585,6 +592,89 @@ class VerificationConfig(Section):
 
     fix: bool = False
     """What differs is mended as `kuvasz verify --fix` does, and told all the same."""
+
+
+class Weekday(enum.StrEnum):
+    """The days of a week, from its first on."""
+
+    MON = "mon"
+    TUE = "tue"
+    WED = "wed"
+    THU = "thu"
+    FRI = "fri"
+    SAT = "sat"
+    SUN = "sun"
+
+
+class CopyLimits(Section):
+    """How much copies take of one server, and when."""
+
+    rows_per_second: Annotated[kinds.Whole, kinds.between(1, 10**12)] | None = None
+    """Copies read no more from the server, all its databases and tables together; null: as
+    `pipeline.copy_rows_per_second` says."""
+
+    sessions: Annotated[kinds.Whole, kinds.between(1, 1024)] | None = None
+    """And in no more sessions at a time; of one table never more than `pipeline.copy_parallelism`."""
+
+    hours: kinds.DayTimes | None = None
+    """Large tables are copied between two times of the day alone: `22:00-06:00`."""
+
+    time_zone: kinds.TimeZone = "UTC"
+    """Of `hours`: `Europe/Berlin`."""
+
+    days: tuple[Weekday, ...] = ()
+    """Of the week, on which these hours begin: `[fri, sat]`; every day by default."""
+
+    def is_open(self, now: float) -> bool:
+        """Whether large tables may be copied at a time, in Unix seconds."""
+        if self.hours is None:
+            return True
+        begin, end = kinds.day_times(self.hours)
+        local = datetime.datetime.fromtimestamp(now, self._zone)
+        at = 60 * local.hour + local.minute
+        if begin < end:
+            return begin <= at < end and self._has(local)
+        return (at >= begin and self._has(local)) or (at < end and self._has(local - datetime.timedelta(days=1)))
+
+    def opens_at(self, now: float) -> float | None:
+        """Return when the next hours begin, in Unix seconds; None: at any time."""
+        if self.hours is None:
+            return None
+        hour, minute = divmod(kinds.day_times(self.hours)[0], 60)
+        first = datetime.datetime.fromtimestamp(now, self._zone).replace(
+            hour=hour, minute=minute, second=0, microsecond=0
+        )
+        # By the clock on the wall, also where that is set forward or back in between.
+        coming = (first + datetime.timedelta(days=days) for days in range(9))
+        return next(day.timestamp() for day in coming if day.timestamp() > now and self._has(day))
+
+    @property
+    def _zone(self) -> datetime.tzinfo:
+        return datetime.UTC if self.time_zone == "UTC" else zoneinfo.ZoneInfo(self.time_zone)
+
+    def _has(self, day: datetime.datetime) -> bool:
+        return not self.days or list(Weekday)[day.weekday()] in self.days
+
+
+class CopyConfig(CopyLimits):
+    """How servers are spared while their tables are copied. Read anew with the map."""
+
+    servers: dict[str, CopyLimits] = Field(default_factory=dict)
+    """What is otherwise for one server, by `host:port` as its sources' urls have them: `db1:5432`."""
+
+    def of(self, servers: str) -> CopyLimits:
+        """Return the limits of a server.
+
+        Args:
+            servers: ``host:port``, several with commas, as a url has them.
+        """
+        said = {name: getattr(self, name) for name in CopyLimits.model_fields}
+        hosts = set(servers.split(","))
+        for name, own in self.servers.items():
+            if hosts & {host.strip() for host in name.split(",")}:
+                said |= {option: getattr(own, option) for option in own.model_fields_set}
+                break
+        return CopyLimits(**said)
 
 
 class ClusterConfig(Section):
@@ -909,6 +999,9 @@ class Config(Section):
     verify: Annotated[VerificationConfig, BeforeValidator(kinds.empty)] = Field(default_factory=VerificationConfig)
     """Each table compared with its source on a schedule."""
 
+    copy: Annotated[CopyConfig, BeforeValidator(kinds.empty)] = Field(default_factory=CopyConfig)  # type: ignore[assignment]
+    """How servers are spared while their tables are copied."""
+
     cluster: Annotated[ClusterConfig, BeforeValidator(kinds.empty)] = Field(default_factory=ClusterConfig)
     """Several processes with one map."""
 
@@ -917,6 +1010,13 @@ class Config(Section):
 
     databases: tuple[DatabaseConfig, ...]
     """What is replicated. A file that is only this list is a whole configuration."""
+
+    def copy_limits(self, servers: str) -> CopyLimits:
+        """Return the limits of copies from a server; see `CopyConfig.of`."""
+        limits = self.copy.of(servers)
+        if limits.rows_per_second is not None or self.pipeline.copy_rows_per_second is None:
+            return limits
+        return limits.model_copy(update={"rows_per_second": self.pipeline.copy_rows_per_second})
 
     def anchored(self, folder: Path) -> Config:
         """Return the same with absolute paths: a map has to mean one lake and one state, wherever it is read.
@@ -945,6 +1045,7 @@ SECTIONS: dict[str, type[Section]] = {
     "map": MapConfig,
     "cuts": CutsConfig,
     "verify": VerificationConfig,
+    "copy": CopyConfig,
     "cluster": ClusterConfig,
 }
 

@@ -17,6 +17,7 @@ from kuvasz.config import environment, kinds, units
 from kuvasz.config.model import (
     SECTIONS,
     Config,
+    CopyLimits,
     DatabaseConfig,
     Section,
     TableConfig,
@@ -40,6 +41,7 @@ TABLES: dict[str, type[Section]] = {
     "a certificate": TlsConfig,
     "a token": TokenConfig,
     "a webhook": WebhookConfig,
+    "a server of copy": CopyLimits,
     "a database": DatabaseConfig,
     "a url": UrlConfig,
     "a table": TableConfig,

@@ -190,6 +190,11 @@ class Progress:
                 entry.holds.pop(_hold(source, name), None)
             entry.advance()
 
+    def is_held(self, source: str, name: str) -> bool:
+        """Whether a table keeps the confirmable LSN where it is; see `hold`."""
+        with self._lock:
+            return _hold(source, name) in self._sources[names.source_of(source)].holds
+
     def held(self, source: str) -> frozenset[str]:
         """Return the names that keep the confirmable LSN where it is."""
         with self._lock:

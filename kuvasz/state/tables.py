@@ -70,6 +70,7 @@ class TableState:
     copied_rows: int = 0
     copy_done: int = 0  #: ranges
     copy_total: int = 0
+    copy_resumes_at: float = 0.0  #: Unix seconds at which the hours begin that its copy waits for; 0: it does not
     copy_began: float = 0.0  #: monotonic seconds, as if it had not paused since; 0: nothing is said of its speed
     commits: int = 0
     last_commit_us: int = 0  #: newest source commit time applied, µs since 2000-01-01 UTC

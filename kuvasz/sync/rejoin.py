@@ -26,7 +26,7 @@ from kuvasz.sync.tables.replays import Replays
 
 _log = EventLog(__name__)
 
-#: Seconds between two looks whether no copy is torn any more.
+#: Seconds between two looks whether no copy is torn any more, and whether the hours of one have begun.
 _LOOK_S = 1.0
 
 
@@ -63,11 +63,12 @@ class Rejoin:
         self._stream = stream
         self._replays = replays
         self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
+        self._postponed: set[str] = set()  #: the tables that come into it again by themselves
 
     def begin(self, new: Iterable[SourceTableSpec]) -> None:
         """Begin with the tables that a new connection finds without rows."""
         self._replays.begin()
-        self._due = asyncio.Queue()
+        self._due, self._postponed = asyncio.Queue(), set()
         for spec in new:
             self._due.put_nowait(spec)
 
@@ -76,7 +77,11 @@ class Rejoin:
         source_tables = self._source_tables
         while True:
             spec = await self._due.get()
-            if await self._copies.beside(spec, system_id):
+            self._postponed.discard(spec.key)
+            if await self._copies.postpone(spec):
+                self._postponed.add(spec.key)
+                self._context.lifetime.call_later(_LOOK_S, self._due.put_nowait, spec)
+            elif await self._copies.beside(spec, system_id):
                 self._due.put_nowait(spec)
             elif source_tables.look(spec).is_resync_due:
                 if source_tables.state(spec) is State.COPYING:
@@ -135,7 +140,8 @@ class Rejoin:
             self._begin_again()  # whether the stream may name its publication is found out there
             return False
         if source_tables.position(spec) is None:
-            self._due.put_nowait(spec)
+            if spec.key not in self._postponed:
+                self._due.put_nowait(spec)
             return False
         return True
 

@@ -242,21 +242,24 @@ class SourceSync:
         One after another, but several tenants side by side, as sources are: those of one target share commits.
 
         Returns:
-            Those that somebody has locked: they are copied beside the stream.
+            Those that somebody has locked, or that wait for their hours: they are copied beside the stream.
         """
-        locked: list[SourceTableSpec] = []
+        later: list[SourceTableSpec] = []
         of_tenant: dict[str | None, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
         turns = asyncio.Semaphore(_TENANTS)
 
         async def copy(spec: SourceTableSpec, taken: CopySnapshot) -> None:
             try:
+                if self._parts.copies.hours.has_hours(spec):
+                    later.append(spec)  # the stream waits for no hours
+                    return
                 async with of_tenant[spec.tenant]:
                     await self._parts.copies.first(spec, taken, system_id)
             except SourceLocked as error:
                 name = self.tables.name(spec)
                 _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
                 self.tables.set(spec, State.NEW)
-                locked.append(spec)
+                later.append(spec)
             finally:
                 turns.release()
 
@@ -265,7 +268,7 @@ class SourceSync:
                 for spec in new:
                     await turns.acquire()
                     tasks.create_task(copy(spec, taken), name=f"copy {spec.table}")
-        return locked
+        return later
 
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:
         """Stream, and do beside it what tables need, until the stream ends."""

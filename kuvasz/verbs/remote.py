@@ -353,6 +353,11 @@ def render(answer: dict[str, Any]) -> Group:
             for table in source["tables"]
             if table.get("waits_for")
         ]
+        parts += [
+            Text(f"  {table['table']}: its copy waits for its hours, until {table['copy_resumes_at'][:19]}Z")
+            for table in source["tables"]
+            if table.get("copy_resumes_at")
+        ]
     parts += [
         Text(
             f"\n{one['source']} left the map: its slot keeps {figures.size(one['retained_bytes'])} of WAL until it is"

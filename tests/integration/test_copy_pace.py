@@ -35,7 +35,7 @@ def test_all_sessions_together_keep_to_the_rate(database: Database, rate: int, p
     database.execute(
         f"CREATE TABLE items AS SELECT i, repeat('x', i % 200) AS name FROM generate_series(1, {rows}) i"
     )
-    turns = CopyTurns(rate, 4, rows_per_session=per_session)
+    turns = CopyTurns(4, rows_per_session=per_session)
     context = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:
         exporting = stack.enter_context(psycopg.connect(database.url))
@@ -50,7 +50,7 @@ def test_all_sessions_together_keep_to_the_rate(database: Database, rate: int, p
         threads = stack.enter_context(concurrent.futures.ThreadPoolExecutor(4))
 
         def read(_: int) -> int:
-            with turns.turn(request.server, lambda: False) as rows_per_second:
+            with turns.turn(request.server, lambda: (rate, None), lambda: False) as rows_per_second:
                 return executors.submit(count, request.at_pace(rows_per_second)).result()
 
         begin = time.monotonic()

@@ -145,6 +145,7 @@ SHAPES: Final[dict[str, Schema]] = {
         rejected_rows=_told(_WHOLE, "That did not fit and are in the table `rejects`, since the start."),
         copy_progress=_or_null(_NUMBER, "0 to 1."),
         copy_rows_per_second=_or_null(_NUMBER, "While it is copied, on the average of its copy."),
+        copy_resumes_at=_or_null(_INSTANT, "When the hours begin that its copy waits for (`copy.hours`)."),
         copy_seconds_left=_or_null(_NUMBER, "Until all of it is read, at that speed."),
         commits=_WHOLE,
         last_commit_seconds=_or_null(_NUMBER),

@@ -89,7 +89,7 @@ def progress(table: Told) -> object:
         return figures.count(table["rows"])
     bar = element("progress", value=f"{done:.3f}", aria_label=f"copied of {table['target']}")
     told, left = [small(f"{table['copied_rows']:,} rows")], table["copy_seconds_left"]
-    if left is not None:
+    if left is not None and not table.get("copy_resumes_at"):
         told.append(small(f"{figures.rate(table['copy_rows_per_second'])}, {figures.seconds(left)} left"))
     return joined([bar, f" {figures.share(done)}", *told])
 

@@ -78,7 +78,9 @@ class CopiedFiles:
                 raise
 
     def _range(self, request: CopyRequest, lsn: int) -> int:
-        with self._order.turns.turn(request.server, self._stopped.is_set) as rows_per_second:
+        pace = self._order.pace
+        pace.wait()
+        with self._order.turns.turn(request.server, pace.limits, self._stopped.is_set) as rows_per_second:
             if self._stopped.is_set():
                 return 0
             paced = request.at_pace(rows_per_second)

@@ -15,7 +15,7 @@ from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Relation
 from kuvasz.modes.shape import Shape
-from kuvasz.ports import Feed
+from kuvasz.ports import ANY_PACE, CopyPace, Feed
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class Order:
     folder: Path  #: on local disk, for what does not fit into memory
     pipeline: PipelineConfig
     turns: CopyTurns
+    pace: CopyPace = ANY_PACE
     keep_rejected: Callable[[str, pa.Table], None] = lambda *_: None  #: see `kuvasz.ports.About.keep_rejected`
 
     @property

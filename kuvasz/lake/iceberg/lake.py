@@ -30,7 +30,7 @@ from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
 from kuvasz.lake.iceberg.source_notes import IcebergSourceNotes
 from kuvasz.lake.iceberg.tables import Tables
 from kuvasz.lake.iceberg.tags import IcebergTags
-from kuvasz.ports import Failure, Lake
+from kuvasz.ports import ANY_PACE, Failure, Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.compare.comparison import OnProgress
     from kuvasz.lake.table.table import LakeTable
     from kuvasz.model import Relation, SourcePosition
-    from kuvasz.ports import CopyRequest, Feed, Pending, Receipt, TableWork, Target
+    from kuvasz.ports import CopyPace, CopyRequest, Feed, Pending, Receipt, TableWork, Target
     from kuvasz.state.ports import Witness
 
 _log = EventLog(__name__)
@@ -90,7 +90,7 @@ class IcebergLake(Lake):
         """Warm up, unless that was done, and begin what goes on beside the stream."""
         self.warm_up()
         engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
-        self._turns = CopyTurns(pipeline.copy_rows_per_second, pipeline.copy_parallelism or engine.jobs.parallelism)
+        self._turns = CopyTurns(pipeline.copy_parallelism or engine.jobs.parallelism)
         tells = self.about.namespace is not None or bool(self._config.notify)
         joint = functools.cache(engine.catalog.joint)
         if any(group.consistency is Consistency.GROUP for group in self._config.databases):
@@ -287,9 +287,10 @@ class IcebergLake(Lake):
         on_progress: Callable[[int, int], None],
         *,
         on_read: Callable[[], None] = lambda: None,
+        pace: CopyPace = ANY_PACE,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
-        with self._order(feed, relation, "copy") as order:
+        with self._order(feed, relation, "copy", pace) as order:
             return CopyJob(order, self._copy_commits, on_read).run(requests, position, on_progress)
 
     @override
@@ -309,7 +310,7 @@ class IcebergLake(Lake):
             return RepairJob(order, on_read, at_us).run(requests, position, on_progress)
 
     @contextlib.contextmanager
-    def _order(self, feed: Feed, relation: Relation, folder: str) -> Iterator[Order]:
+    def _order(self, feed: Feed, relation: Relation, folder: str, pace: CopyPace = ANY_PACE) -> Iterator[Order]:
         """Yield what a job is given; for as long, the table counts as being copied."""
         table, pipeline = self._tables[feed.target], self._config.pipeline
         table.commits.copies += 1
@@ -317,7 +318,7 @@ class IcebergLake(Lake):
             yield Order(
                 table=table, feed=feed, relation=relation, jobs=self.engine.jobs,
                 properties=table.definition.io_properties, folder=pipeline.state_folder / folder, pipeline=pipeline,
-                turns=self._turns, keep_rejected=self.about.keep_rejected,
+                turns=self._turns, pace=pace, keep_rejected=self.about.keep_rejected,
             )  # fmt: skip
         finally:
             table.commits.copies -= 1

@@ -21,7 +21,7 @@ from kuvasz.lake.memory.write_stage import MemoryWriteStage
 from kuvasz.model import TableType
 from kuvasz.modes import dispatch
 from kuvasz.modes.rejects import RECORD
-from kuvasz.ports import About, Gap, Lake, Maintenance, Receipt, Tags
+from kuvasz.ports import ANY_PACE, About, Gap, Lake, Maintenance, Receipt, Tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.memory.write_stage import MemoryWritten
     from kuvasz.model import Relation, SourcePosition
     from kuvasz.modes.clone import Copied
-    from kuvasz.ports import CopyRequest, Failure, Feed, TableWork, Target, Upkeep
+    from kuvasz.ports import CopyPace, CopyRequest, Failure, Feed, TableWork, Target, Upkeep
 
 _CHUNK_BYTES = 8 << 20
 
@@ -278,9 +278,10 @@ class MemoryLake(Lake):
         on_progress: Callable[[int, int], None],
         *,
         on_read: Callable[[], None] = lambda: None,
+        pace: CopyPace = ANY_PACE,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
-        receipt = self._copy(feed, relation, requests, position, on_progress, on_read, keeps=False)
+        receipt = self._copy(feed, relation, requests, position, on_progress, on_read, pace, keeps=False)
         self.notes.close_gap(feed.target, feed.source)
         return receipt
 
@@ -315,6 +316,7 @@ class MemoryLake(Lake):
         position: SourcePosition,
         on_progress: Callable[[int, int], None],
         on_read: Callable[[], None],
+        pace: CopyPace = ANY_PACE,
         *,
         keeps: bool,
     ) -> Receipt:
@@ -324,6 +326,7 @@ class MemoryLake(Lake):
         parts: list[Copied] = []
         rows = 0
         for done, request in enumerate(requests, 1):
+            pace.wait()
             for data in request.read(self._chunk_bytes):
                 parts.append(dispatch.apply_copy(shape, data, position.lsn))
                 rows += parts[-1].rows.num_rows

@@ -70,8 +70,12 @@ class Lifetime:
         if self._loop is not None:
             self.call(self._loop.call_later, seconds, function, *arguments)
 
-    def complete(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def complete(self, coroutine: Coroutine[Any, Any, T], check: Callable[[], None] | None = None) -> T:
         """Have the loop run a coroutine, and wait for it; not from the loop itself.
+
+        Args:
+            coroutine: What to run.
+            check: Called now and then while it is waited for; what it raises cancels the coroutine.
 
         Raises:
             SourceError: The loop is closed: kuvasz has stopped, and the thread is one that nobody waits for any more.
@@ -82,6 +86,13 @@ class Lifetime:
         except RuntimeError as error:
             coroutine.close()
             raise SourceError("kuvasz has stopped", hint="nothing is lost: the next start goes on") from error
+        while check is not None and not job.done():
+            try:
+                check()
+            except BaseException:
+                job.cancel()
+                raise
+            concurrent.futures.wait([job], _LOOK_S)
         return job.result()
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from kuvasz.config.model import OnLakeRewound, PipelineConfig, WhenParkedFull
+from kuvasz.config.model import CopyLimits, OnLakeRewound, PipelineConfig, WhenParkedFull
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.source.reading.options import ReaderOptions
@@ -59,6 +59,8 @@ class Shared:
     holds_lease: bool = False  #: of its cluster: no other process may read a slot of the map
     staged: StagedLog | None = None  #: what the sources' changes are staged in; None: nothing is
     patterns: PatternTables | None = None  #: what the patterns of the map are matched with
+    #: "host:port", several with commas -> the limits of copies from there, as the map that runs has them
+    copy_limits: Callable[[str], CopyLimits] = lambda _: CopyLimits()
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)  #: key of the pseudonyms
 
     def among(self, sources: int, pipeline: PipelineConfig) -> Shared:

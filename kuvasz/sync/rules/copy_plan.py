@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _PAGE_BYTES = 8192
 
+#: Bytes at the source above which a table is large: what is less is read in seconds.
+LARGE_BYTES = 64 << 20
+
 
 def plan_ranges(
     pages: int, toast_bytes: int, target_bytes: int, *, page_bytes: int = _PAGE_BYTES
@@ -47,6 +50,11 @@ def plan_ranges(
 def is_small(table: SourceTable) -> bool:
     """Whether a table is one of those of which many are copied at a time: one of unknown size is none."""
     return table.bytes is not None and table.bytes <= SMALL_COPY_BYTES
+
+
+def is_large(table: SourceTable) -> bool:
+    """Whether a table is one of those that are copied in their hours alone: one of unknown size is."""
+    return table.bytes is None or table.bytes > LARGE_BYTES
 
 
 def copy_ranges(

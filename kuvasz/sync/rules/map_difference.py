@@ -1,9 +1,9 @@
 """What a map has otherwise than the one that runs, and which of it counts without a restart. Pure.
 
 Databases and their tables follow while kuvasz runs: a source that differs is ended and begun again, as a restart
-would do, and all others go on. What all sources share is made once, at a start: sections but `map`, `cuts` and
-`verify`, and the definition of a target, which its loaded table is built around. `server.tokens` are looked up at
-each request, and `log.level` is set anew.
+would do, and all others go on. What all sources share is made once, at a start: sections but `map`, `cuts`,
+`verify` and `copy`, and the definition of a target, which its loaded table is built around. `server.tokens` are
+looked up at each request, and `log.level` is set anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kuvasz.model import TableName
 from kuvasz.sync.rules.feeders import rows_of
 
 #: The sections that are read anew each time; all others are held until the next start, but for some options.
-LIVE = frozenset({"map", "cuts", "verify"})
+LIVE = frozenset({"map", "cuts", "verify", "copy"})
 _LIVE_OPTIONS = (("server", "tokens"), ("log", "level"))
 
 _ANOTHER_NAME = (

@@ -41,6 +41,7 @@ from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
+from kuvasz.sync.tables.copy_hours import CopyHours
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
@@ -84,6 +85,7 @@ class Copies:
         look: Callable[[SourceTableSpec], bool],
         published: Callable[[SourceTableSpec], str],
     ) -> None:
+        self.hours = CopyHours(context)
         self._source = context.source
         self._context = context
         self._lake = context.shared.lake
@@ -99,7 +101,7 @@ class Copies:
         """Return the snapshot of the slot that the stream begins with, for tables that are copied with it."""
         # A source has few tables, and of a thousand sources each would keep its sessions while it waits for others.
         sessions = snapshot.Sessions(_SESSIONS) if any(spec.tenant for spec in specs) else None
-        return CopySnapshot(self._context, self._slot.name, taken, specs, sessions)
+        return CopySnapshot(self._context, self._slot.name, taken, specs, sessions, is_first=True)
 
     async def first(self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str) -> None:
         """Copy a table with the snapshot of the slot that the stream begins with.
@@ -134,7 +136,7 @@ class Copies:
                     source_tables.hold(spec)
                     with CopySnapshot(self._context, self._slot.name, await self._snapshot(spec, turn)) as taken:
                         if self._is_due(spec) and self._published(spec) == published:
-                            await self._copy(spec, taken, system_id, published)
+                            await self._copy(spec, taken, system_id, published, turn)
             except SourceError as error:
                 _log.tell(Event.COPY_RETRY, source=source_tables.name(spec), table=str(spec.table), error=str(error))
                 wait = backoff.next_s()
@@ -169,7 +171,7 @@ class Copies:
             return taken
 
     async def _copy(
-        self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str, published: str, turn: Turn | None = None
+        self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str, published: str, turn: Turn
     ) -> None:
         """Copy a table.
 
@@ -178,15 +180,15 @@ class Copies:
             taken: What is copied.
             system_id: The system identifier of the source's cluster.
             published: By which catalog rows the table was published before the snapshot was taken.
-            turn: Given back when the rows of a small table are read: they wait for those of others to be committed.
-                Not where a slot at the server lives for as long.
+            turn: Its place among the copies.
         """
         if self._context.lifetime.is_ending:
             raise SourceError(f"{place_of(self._source.name)}: stopped while copying")
         self._source_tables.set(spec, State.COPYING)
         abandoned = threading.Event()
+        check = functools.partial(self._check, abandoned, taken.taken)
         copying = asyncio.wrap_future(
-            in_thread(functools.partial(self._copy_now, spec, taken, system_id, published, turn, abandoned))
+            in_thread(functools.partial(self._copy_now, spec, taken, system_id, published, turn, check))
         )
         try:
             await asyncio.shield(copying)
@@ -205,6 +207,18 @@ class Copies:
             if self._context.lifetime.is_ending:  # the lake may have been closed under it
                 raise SourceError(f"{place_of(self._source.name)}: stopped while copying") from error
             self._context.troubles.fail(spec, unforeseen(self._source.name, spec, error, is_ending=False))
+
+    async def postpone(self, spec: SourceTableSpec) -> bool:
+        """Return whether a table waits for the hours in which it may be copied; its source keeps nothing for it.
+
+        Unless the lake may have it: the stream would have to go on from there.
+        """
+        is_waiting = self._is_due(spec) and self.hours.is_over(spec)
+        self.hours.note(spec, is_waiting=is_waiting)
+        is_held = self._context.shared.progress.is_held(self._source_tables.name(spec), spec.identifier)
+        if is_waiting and is_held and not await self._context.ask(self._may_have_rows, spec):
+            self._source_tables.release(spec)
+        return is_waiting
 
     # In threads
 
@@ -240,8 +254,8 @@ class Copies:
         under: CopySnapshot,
         system_id: str,
         published: str,
-        turn: Turn | None,
-        abandoned: threading.Event,
+        turn: Turn,
+        check: Callable[[], None],
     ) -> None:
         taken = under.taken
         if not self._slot.is_of_now(taken):
@@ -254,7 +268,7 @@ class Copies:
         )  # fmt: skip
         begin = time.monotonic()
         self._source_tables.note(spec, copy_total=len(ranges), copy_done=0, copy_began=begin)
-        progress = self._progress(spec, len(ranges), abandoned, taken)
+        progress = self._progress(spec, len(ranges), check)
         position = SourcePosition(
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
             published=published, started_us=taken.started_us,
@@ -262,7 +276,8 @@ class Copies:
 
         def on_read() -> None:
             under.check(names)
-            if turn is not None and is_small(table):
+            # Not where a slot at the server lives for as long: rows that are read wait for those of others' commits.
+            if under.is_first and is_small(table):
                 self._context.lifetime.call(turn.give_back)
 
         if not self._needs_copy(spec):
@@ -270,7 +285,9 @@ class Copies:
             self._take_back(spec, taken, to_repair=True)
             return
         feed = feed_of(self._source, spec)
-        receipt = self._lake.copy(feed, table.relation, ranges, position, progress, on_read=on_read)
+        receipt = self._lake.copy(
+            feed, table.relation, ranges, position, progress, on_read=on_read, pace=self.hours.pace(spec, turn, check)
+        )
         self._take_back(spec, taken, to_repair=False)
         self._approvals.closed(spec)
         self._source_tables.note(spec, copies=1, rejected=sum(receipt.rejected.values()))
@@ -321,18 +338,20 @@ class Copies:
         message = f"{place_of(self._source.name)}: its server was started anew, or another took over"
         return SourceError(f"{message}, while a table was copied", hint="it is copied again by itself")
 
-    def _progress(
-        self, spec: SourceTableSpec, total: int, abandoned: threading.Event, taken: slots.ExportedSnapshot
-    ) -> OnProgress:
+    def _progress(self, spec: SourceTableSpec, total: int, check: Callable[[], None]) -> OnProgress:
         def progress(done: int, rows: int) -> None:
             self._source_tables.note(spec, copy_done=done, copied_rows=rows)
             self._context.shared.on_copy(self._source.name, spec.identifier, done, total, rows)
-            if self._context.lifetime.is_ending or abandoned.is_set():
-                raise SourceError(f"{place_of(self._source.name)}: stopped while copying")
-            if not self._slot.is_of_now(taken):
-                raise self._other_server()
+            check()
 
         return progress
+
+    def _check(self, abandoned: threading.Event, taken: slots.ExportedSnapshot) -> None:
+        """Raise if a copy is to end, because nobody waits for it any more, or what it reads is another server's."""
+        if self._context.lifetime.is_ending or abandoned.is_set():
+            raise SourceError(f"{place_of(self._source.name)}: stopped while copying")
+        if not self._slot.is_of_now(taken):
+            raise self._other_server()
 
     def _needs_copy(self, spec: SourceTableSpec) -> bool:
         """Whether a table has no rows yet.

@@ -55,6 +55,7 @@ class CopySnapshot:
         taken: The snapshot, which goes with this.
         specs: The tables that are to be copied, one after another.
         sessions: For small tables; none: each range and each check has one of its own.
+        is_first: It is that of the slot which the stream begins with.
     """
 
     def __init__(
@@ -64,8 +65,11 @@ class CopySnapshot:
         taken: slots.ExportedSnapshot,
         specs: Iterable[SourceTableSpec] = (),
         sessions: snapshot.Sessions | None = None,
+        *,
+        is_first: bool = False,
     ) -> None:
         self.taken = taken
+        self.is_first = is_first
         self.sessions = sessions
         self._context = context
         self._source = context.source

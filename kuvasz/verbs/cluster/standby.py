@@ -142,7 +142,7 @@ def _place(loaded: Loaded) -> str:
 
 def _read_at_start(after: Config, before: Config) -> str | None:
     """Return a section that is otherwise now, and that what was prepared goes by; None if there is none."""
-    names = [name for name in SECTIONS if name not in {"map", "server", "cuts"}]
+    names = [name for name in SECTIONS if name not in {"map", "server", "cuts", "copy"}]
     return next((name for name in names if getattr(after, name) != getattr(before, name)), None)
 
 

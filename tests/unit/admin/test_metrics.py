@@ -100,13 +100,14 @@ def test_copies_of_one_table_add_up_and_the_longest_counts() -> None:
     good = snapshot(table=copying)
     (one,) = good.view.tables
     others = [dataclasses.replace(one, source="shop_us", copy_done=3, copied_rows=9000),
-              dataclasses.replace(one, source="shop_ap", copy_done=0),
+              dataclasses.replace(one, source="shop_ap", copy_done=0, copy_resumes_at=NOW),
               dataclasses.replace(one, target="shop.others", state=State.STREAMING)]  # fmt: skip
     both = dataclasses.replace(good, view=dataclasses.replace(good.view, tables=(one, *others)))
     found = families(both, Metrics())
     items = (("table", "shop.items"),)
     assert found["kuvasz_copy_rows_per_second"] == {items: 600.0}
     assert found["kuvasz_copy_seconds_left"] == {items: 60.0}
+    assert found["kuvasz_copies_waiting"] == {items: 1.0, (("table", "shop.others"),): 0.0}
     assert "kuvasz_copy_seconds_left" not in families(snapshot())
 
 

@@ -42,7 +42,7 @@ def test_status_of_a_good_day() -> None:
         "table": "public.items", "mapped_as": None, "target": "shop.items", "tenant": None, "state": "streaming",
         "since": "2023-11-14T22:12:20.000+00:00", "error": None, "retry_at": None,
         "is_resync_due": False, "why_copy": None, "waits_for": None, "rows": 7, "copied_rows": 40, "rejected_rows": 0,
-        "copy_progress": 1.0, "copy_rows_per_second": None, "copy_seconds_left": None,
+        "copy_progress": 1.0, "copy_rows_per_second": None, "copy_seconds_left": None, "copy_resumes_at": None,
         "commits": 3, "last_commit_seconds": 0.05, "newest_change_at": "2000-01-01T00:00:01.000+00:00",
         "durable_lsn": "0/500", "valid_through": "2023-11-14T22:13:15.000+00:00", "parked": None,
         "verified": None,
@@ -200,6 +200,11 @@ def test_a_running_copy_says_how_fast_it_is_and_how_long_it_goes_on() -> None:
     copying = {"state": State.COPYING, "copy_began": CLOCK - 20, "copied_rows": 3000, "copy_done": 1, "copy_total": 4}
     ((one,),) = [found["tables"] for found in views.status(snapshot(table=copying))["sources"]]
     assert (one["copy_rows_per_second"], one["copy_seconds_left"]) == (150.0, 60.0)
+
+
+def test_a_copy_that_waits_for_its_hours_says_until_when() -> None:
+    ((one,),) = [found["tables"] for found in views.status(snapshot(table={"copy_resumes_at": NOW}))["sources"]]
+    assert one["copy_resumes_at"] == "2023-11-14T22:13:20.000+00:00"
 
 
 @pytest.mark.parametrize("facts", [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import functools
 import pickle
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from kuvasz.config import reference
 from kuvasz.config.model import (
     Config,
+    CopyConfig,
+    CopyLimits,
     LakeConfig,
     PipelineConfig,
     Section,
@@ -148,7 +151,10 @@ def test_tables_about_the_lake_are_named_or_off(given: object, about: str | None
 
 MODEL = PACKAGE / "config" / "model.py"
 
-OPTIONS = [(model, option) for model in dict.fromkeys(reference.TABLES.values()) for option in model.model_fields]
+OPTIONS = [
+    (model, option) for model in dict.fromkeys(reference.TABLES.values()) for option in model.model_fields
+    if not any(option in getattr(base, "model_fields", ()) for base in model.__bases__)  # which is looked at itself
+]  # fmt: skip
 
 #: Options that the configuration itself carries out, by the name of what it gives to others.
 RESOLVED = {
@@ -166,11 +172,13 @@ RESOLVED = {
     ("TableConfig", "excepted"): "config/patterns/expansion.py",
     ("LakeConfig", "namespace"): "config/sources.py",
     ("SparkConfig", "allow_insecure"): "config/check.py",
+    ("CopyConfig", "servers"): "config/model.py",
+    ("PipelineConfig", "copy_rows_per_second"): "config/model.py",
 }
 
 
 #: What a section is called where it is read: `self._config.interval`, `spec.config.filter`, `pipeline.workers`.
-SECTIONS = {"config", *reference.SECTIONS}
+SECTIONS = {"config", "limits", *reference.SECTIONS}
 
 
 def reads(file: Path, of: set[str] | None = None) -> set[str]:
@@ -213,3 +221,66 @@ def test_every_option_is_read(model: type[Section], option: str, outside: set[st
     for _ in range(3):  # properties may use one another
         ways |= {name for name, used in properties(model).items() if used & ways}
     assert ways & outside, f"nobody reads {model.__name__}.{option}"
+
+
+@pytest.mark.parametrize(
+    ("limits", "at", "is_open"),
+    [
+        ({}, "2026-11-27T12:00Z", True),
+        ({"hours": "22:00-06:00"}, "2026-11-27T21:59Z", False),
+        ({"hours": "22:00-06:00"}, "2026-11-27T22:00Z", True),
+        ({"hours": "22:00-06:00"}, "2026-11-28T05:59Z", True),
+        ({"hours": "22:00-06:00"}, "2026-11-28T06:00Z", False),
+        ({"hours": "1:00-2:30"}, "2026-11-28T02:29Z", True),
+        ({"hours": "1:00-2:30"}, "2026-11-28T02:30Z", False),
+        ({"hours": "22:00-06:00", "time_zone": "Europe/Berlin"}, "2026-11-27T21:00Z", True),
+        ({"hours": "22:00-06:00", "time_zone": "Europe/Berlin"}, "2026-07-27T20:00Z", True),
+        ({"hours": "22:00-06:00", "time_zone": "Europe/Berlin"}, "2026-07-28T04:00Z", False),
+        ({"hours": "22:00-06:00", "days": ["fri"]}, "2026-11-27T22:00Z", True),
+        ({"hours": "22:00-06:00", "days": ["fri"]}, "2026-11-28T05:00Z", True),
+        ({"hours": "22:00-06:00", "days": ["fri"]}, "2026-11-27T05:00Z", False),
+        ({"hours": "08:00-20:00", "days": ["sat", "sun"]}, "2026-11-27T12:00Z", False),
+        ({"hours": "08:00-20:00", "days": ["sat", "sun"]}, "2026-11-29T12:00Z", True),
+    ],
+)  # fmt: skip
+def test_hours_are_of_a_time_zone_and_of_the_day_on_which_they_begin(
+    limits: dict[str, object], at: str, is_open: bool
+) -> None:
+    now = datetime.datetime.fromisoformat(at.replace("Z", ":00+00:00")).timestamp()
+    assert CopyLimits(**limits).is_open(now) is is_open  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limits", "opens_at"),
+    [
+        ({}, None),
+        ({"hours": "22:00-06:00"}, "2026-10-24T22:00:00+00:00"),
+        ({"hours": "22:00-06:00", "time_zone": "Europe/Berlin"}, "2026-10-24T20:00:00+00:00"),
+        ({"hours": "03:00-06:00", "time_zone": "Europe/Berlin"}, "2026-10-25T02:00:00+00:00"),  # an hour later then
+        ({"hours": "11:00-13:00"}, "2026-10-25T11:00:00+00:00"),
+        ({"hours": "11:00-13:00", "days": ["sat"]}, "2026-10-31T11:00:00+00:00"),
+        ({"hours": "22:00-06:00", "days": ["fri"]}, "2026-10-30T22:00:00+00:00"),
+    ],
+)  # fmt: skip
+def test_the_next_hours_are_found(limits: dict[str, object], opens_at: str | None) -> None:
+    """From a Saturday noon on, the night before the clocks are set back."""
+    now = datetime.datetime.fromisoformat("2026-10-24T12:00:00+00:00").timestamp()
+    expected = None if opens_at is None else datetime.datetime.fromisoformat(opens_at).timestamp()
+    assert CopyLimits(**limits).opens_at(now) == expected  # type: ignore[arg-type]
+
+
+def test_a_server_has_limits_of_its_own_and_those_of_all_where_it_says_nothing() -> None:
+    copy = CopyConfig(
+        rows_per_second=1000, hours="22:00-06:00",
+        servers={"db1:5432": CopyLimits(hours=None, sessions=1), "a:5432, b:5432": CopyLimits(rows_per_second=5)},
+    )  # fmt: skip
+    assert (copy.of("c:5432").rows_per_second, copy.of("c:5432").hours) == (1000, "22:00-06:00")
+    assert copy.of("db1:5432") == CopyLimits(rows_per_second=1000, sessions=1)
+    assert copy.of("db1:5433").sessions is None
+    assert [copy.of(host).rows_per_second for host in ("a:5432,b:5432", "b:5432")] == [5, 5]
+
+
+def test_copies_are_limited_by_the_section_or_else_by_the_pipeline() -> None:
+    pipeline = PipelineConfig(copy_rows_per_second=5)
+    config = Config(databases=(), pipeline=pipeline, copy=CopyConfig(servers={"a:1": CopyLimits(rows_per_second=7)}))
+    assert [config.copy_limits(server).rows_per_second for server in ("a:1", "b:1")] == [7, 5]

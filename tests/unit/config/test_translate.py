@@ -15,7 +15,7 @@ from tests.support.maps import SHOP, faults, refusal
         (
             "zzz: 3",
             "1:1: zzz: unknown key 'zzz': known are lake, spark, pipeline, maintenance, server, log, tracing, map,"
-            " cuts, verify, cluster, notify, databases",
+            " cuts, verify, copy, cluster, notify, databases",
         ),
         ("lake: 5", "1:7: lake: must be a mapping (key: value), not 5"),
         ("lake: [a]", "1:7: lake: must be a mapping (key: value), not a list"),

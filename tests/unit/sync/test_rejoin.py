@@ -12,6 +12,7 @@ import pytest
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError
 from kuvasz.state.tables import State
+from kuvasz.sync import rejoin
 from kuvasz.sync.rejoin import Rejoin
 from tests.support.scene import Scene
 
@@ -39,7 +40,8 @@ class World(Scene):
         preparation: Any = SimpleNamespace(is_unknown=lambda _: self.is_unknown)
         replays: Any = SimpleNamespace(begin=lambda: None, send=lambda spec: self._note("replay", spec))
         setup: Any = SimpleNamespace(look=self._look)
-        copies: Any = SimpleNamespace(beside=self._copy)
+        self.postponed: list[str] = []  #: tables that are not to be copied yet, as often as they stand here
+        copies: Any = SimpleNamespace(beside=self._copy, postpone=self._postpone)
         parking: Any = SimpleNamespace(moving=asyncio.Lock())
         self.rejoining = Rejoin(self.context, preparation, setup, copies, parking, stream, replays)
 
@@ -51,6 +53,12 @@ class World(Scene):
         if self.error is not None:
             raise self.error
         return self.is_usable
+
+    async def _postpone(self, spec: SourceTableSpec) -> bool:
+        if spec.identifier not in self.postponed:
+            return False
+        self.postponed.remove(spec.identifier)
+        return True
 
     async def _copy(self, spec: SourceTableSpec, _: str) -> None:
         self._note("copy", spec)
@@ -132,6 +140,17 @@ def test_new_tables_of_a_connection_are_copied_and_those_of_the_last_one_forgott
         world.rejoining.begin([world.others])
 
     assert world.run(before=before) == [("copy", "shop.others"), ("rejoin", "shop.others")]
+
+
+def test_a_table_that_waits_for_its_hours_keeps_no_other_waiting_and_is_copied_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rejoin, "_LOOK_S", 0.05)
+    world.postponed = ["shop.items"] * 2
+    world.rejoining.begin([world.items, world.others])
+    done = world.run("shop.items")
+    assert [what for what in done if what[0] == "copy"] == [("copy", "shop.others"), ("copy", "shop.items")]
+    assert done.count(("rejoin", "shop.items")) == 1
 
 
 def test_a_copy_that_failed_brings_nothing_back(world: World) -> None:

@@ -64,6 +64,7 @@ class Parts:
         self.starts: list[BaseException] = []
         self.snapshot: Any = None
         self.locked: list[str] = []
+        self.timed: list[str] = []  #: tables that are copied in some hours alone
         self.is_reading = asyncio.Event()
         self.begun: dict[str, bool] = {}
         self.new: list[list[str]] = []
@@ -72,7 +73,8 @@ class Parts:
         self.resets = SimpleNamespace(is_replaced=False, forget_all=lambda: self.done.append("forgotten"))
         self.slot = SimpleNamespace(name="kuvasz_shop", drop=lambda: self.done.append("slot dropped"))
         self.setup = SimpleNamespace(target_lsn=77, start=self._start)
-        self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken)
+        hours = SimpleNamespace(has_hours=lambda spec: spec.identifier in self.timed)
+        self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken, hours=hours)
         self.stream = SimpleNamespace(leave=self._leave, begin=self._begin, open=self._open, close=self._close)
         forever = SimpleNamespace
         self.rejoin = forever(begin=self._rejoin, copy=self._wait, run=self._wait)
@@ -188,8 +190,12 @@ def test_a_new_slot_s_snapshot_is_copied_before_anything_streams(world: World) -
     assert world.parts.new == [[]], "no table is left for a copy of its own"
 
 
-def test_a_locked_table_is_copied_beside_the_stream_and_the_others_with_the_slot_s_snapshot(world: World) -> None:
-    world.parts.snapshot, world.parts.locked = contextlib.nullcontext(), ["shop.items"]
+@pytest.mark.parametrize("why", ["locked", "timed"])
+def test_a_table_that_waits_is_copied_beside_the_stream_and_the_others_with_the_slot_s_snapshot(
+    world: World, why: str
+) -> None:
+    world.parts.snapshot = contextlib.nullcontext()
+    setattr(world.parts, why, ["shop.items"])
     world.live()
     assert world.done[2:4] == ["copied shop.others", "read"]
     assert world.parts.new == [["shop.items"]]

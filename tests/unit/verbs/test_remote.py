@@ -223,6 +223,11 @@ def test_why_a_table_is_copied_again_is_told_below() -> None:
     assert "public.items: its rows are copied again: the key was changed" in found
 
 
+def test_until_when_a_copy_waits_for_its_hours_is_told_below() -> None:
+    found = shown(source(table(state="new", copy_resumes_at="2026-01-01T22:00:00.000+00:00")))
+    assert "public.items: its copy waits for its hours, until 2026-01-01T22:00:00Z" in found
+
+
 def test_whose_transactions_a_copy_waits_for_is_told_below() -> None:
     found = shown(source(table(state="new", waits_for="pid 7 (anna, psql, running for 300 s)")))
     assert "public.items: its copy waits for transactions to end: pid 7 (anna, psql, running for 300 s)" in found

@@ -32,6 +32,7 @@ KEEPS = {
     "PatternTables": "names of tables, asked anew at each look",
     "Preparation": "which tables cannot follow, asked anew at each start",
     "Publications": "by which rows tables are published, asked anew at each start",
+    "Rejoin": "tables that are due",
     "Requests": "tables that are due",
     "SourceLogs": "logs that are lost, which the lake has the positions of",
     "SourceRoutes": "which OIDs go to which targets, bound anew at each start",

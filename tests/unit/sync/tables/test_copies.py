@@ -23,6 +23,7 @@ from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import feed_of, target_of
 from kuvasz.sync.tables import copies
 from kuvasz.sync.tables.copies import Copies
+from kuvasz.sync.tables.copy_hours import CopyHours
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from tests.support.scene import Scene
@@ -71,6 +72,10 @@ class World(Scene):
         self.copies = Copies(
             self.context, self.slot, watch, self.approvals, notes, look=self._look, published=lambda _: self.published
         )
+        self.hours_over = False
+        monkeypatch.setattr(self.copies.hours, "is_over", lambda _: self.hours_over)
+        opens = SimpleNamespace(opens_at=lambda _: 7.0)
+        monkeypatch.setattr(CopyHours, "limits", opens)
         self.seen: SourceTable = self.table(self.items)
         self.source_tables.tables["shop.items"] = self.seen
         self.lake.prepare(target_of(self.items), feed_of(self.source, self.items), self.seen.relation)
@@ -361,3 +366,32 @@ def test_rows_that_expressions_make_are_compared_too(world: World, monkeypatch: 
     asyncio.run(world.copies.beside(spec, "7"))
     assert copied == []
     assert world.lake.notes.gap("shop.items", world.source.name) is None
+
+
+def test_a_table_that_waits_for_its_hours_keeps_nothing_at_its_source(world: World) -> None:
+    world.hours_over = True
+    world.source_tables.hold(world.items)
+    assert asyncio.run(world.copies.postpone(world.items))
+    assert world.held == frozenset()
+    assert world.source_tables.look(world.items).copy_resumes_at > 0
+    world.hours_over = False
+    assert not asyncio.run(world.copies.postpone(world.items))
+    assert world.source_tables.look(world.items).copy_resumes_at == 0
+
+
+@pytest.mark.parametrize("stored", [_landed, _silent])
+def test_its_source_is_held_where_the_lake_may_have_a_copy(
+    world: World, monkeypatch: pytest.MonkeyPatch, stored: Callable[[object, str], dict[str, SourcePosition]]
+) -> None:
+    monkeypatch.setattr(MemoryLake, "stored", stored)
+    world.hours_over = True
+    world.source_tables.hold(world.items)
+    assert asyncio.run(world.copies.postpone(world.items))
+    assert world.held == {"shop.items"}
+
+
+@pytest.mark.parametrize("state", [State.PAUSED, State.ERROR])
+def test_a_table_that_is_stopped_waits_for_no_hours(world: World, state: State) -> None:
+    world.hours_over = True
+    world.source_tables.set(world.items, state)
+    assert not asyncio.run(world.copies.postpone(world.items))

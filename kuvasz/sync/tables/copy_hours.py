@@ -1,0 +1,122 @@
+"""The hours in which large tables of one source are copied, and the pace of a copy that keeps to them.
+
+Nothing is read while they are over; what is read of a range is read to its end. The snapshot of a copy that waits for
+its next hours stays, and so does what its server keeps for it; its place among the copies is another's meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from kuvasz.config.model import CopyLimits
+from kuvasz.config.sources import SourceTableSpec
+from kuvasz.events import Event, EventLog
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.context.source_threads import Turn
+from kuvasz.sync.rules.copy_plan import is_large
+
+_log = EventLog(__name__)
+
+#: Between two looks whether they have begun.
+_LOOK_S = 0.2
+
+
+class CopyHours:
+    """The hours of one source's copies. From any thread.
+
+    Args:
+        context: The context of the source.
+        wall: Unix seconds.
+    """
+
+    def __init__(self, context: SourceContext, wall: Callable[[], float] = time.time) -> None:
+        self._context = context
+        self._wall = wall
+
+    @property
+    def limits(self) -> CopyLimits:
+        """The limits of the source's server as the map that runs has them."""
+        return self._context.shared.copy_limits(self._context.servers)
+
+    def has_hours(self, spec: SourceTableSpec) -> bool:
+        """Whether a table is copied in some hours alone: beside the stream then, which goes on at any time."""
+        return self.limits.hours is not None and self._is_large(spec)
+
+    def is_over(self, spec: SourceTableSpec) -> bool:
+        """Whether a table is not to be copied now."""
+        return not self.limits.is_open(self._wall()) and self._is_large(spec)
+
+    def note(self, spec: SourceTableSpec, *, is_waiting: bool) -> None:
+        """Show until when a table waits, if it does."""
+        opens_at = self.limits.opens_at(self._wall()) if is_waiting else None
+        self._context.source_tables.note(spec, copy_resumes_at=opens_at or 0.0)
+
+    def _is_large(self, spec: SourceTableSpec) -> bool:
+        table = self._context.source_tables.tables.get(spec.key)
+        return table is None or is_large(table)
+
+    def pace(self, spec: SourceTableSpec, turn: Turn | None, check: Callable[[], None]) -> PaceOfHours:
+        """Return the pace of one copy.
+
+        Args:
+            spec: The table.
+            turn: Its place among the copies; None: it has none.
+            check: Raises if the copy is to end.
+        """
+        return PaceOfHours(self._context, self, spec, turn, check)
+
+
+class PaceOfHours:
+    """A `kuvasz.ports.CopyPace` that pauses one copy while its hours are over."""
+
+    def __init__(
+        self,
+        context: SourceContext,
+        hours: CopyHours,
+        spec: SourceTableSpec,
+        turn: Turn | None,
+        check: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._hours = hours
+        self._spec = spec
+        self._turn = turn
+        self._check = check
+        self._lock = threading.Lock()
+
+    def limits(self) -> tuple[int | None, int | None]:
+        """See `kuvasz.ports.CopyPace.limits`."""
+        limits = self._hours.limits
+        return limits.rows_per_second, limits.sessions
+
+    def wait(self) -> None:
+        """See `kuvasz.ports.CopyPace.wait`."""
+        with self._lock:  # of the sessions of a copy one waits for all
+            self._check()
+            if self._hours.is_over(self._spec):
+                self._pause()
+
+    def _pause(self) -> None:
+        context, spec = self._context, self._spec
+        begin = time.monotonic()
+        facts = {"source": context.source.name, "table": spec.identifier}
+        _log.tell(Event.COPY_PAUSED, hours=self._hours.limits.hours, **facts)
+        if self._turn is not None:
+            context.lifetime.call(self._turn.give_back)
+        try:
+            while self._hours.is_over(spec):
+                self._hours.note(spec, is_waiting=True)
+                self._check()
+                time.sleep(_LOOK_S)
+        finally:
+            self._hours.note(spec, is_waiting=False)
+        if self._turn is not None:
+            context.lifetime.complete(self._turn.keep(), self._check)
+        if began := context.source_tables.look(spec).copy_began:
+            context.source_tables.note(spec, copy_began=began + time.monotonic() - begin)
+        _log.tell(Event.COPY_GOES_ON, seconds=round(time.monotonic() - begin, 3), **facts)
+
+
+__all__ = ["CopyHours", "PaceOfHours"]

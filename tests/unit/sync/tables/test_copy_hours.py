@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config.model import CopyLimits
+from kuvasz.errors import SourceError
+from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.context.source_threads import Turn
+from kuvasz.sync.tables.copy_hours import CopyHours
+from tests.support.scene import Scene
+from tests.support.waiting import wait_until
+
+#: 2026-11-27, a Friday, noon.
+NOON = 1_795_780_800.0
+
+
+class World(Scene):
+    """A scene whose items are large, at noon, when nothing large is to be copied."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.limits = CopyLimits(hours="22:00-06:00", rows_per_second=7, sessions=2)
+        self.now = NOON
+        shared = dataclasses.replace(self.shared, copy_limits=lambda _: self.limits)
+        self.context = SourceContext.of(self.source, shared)
+        self.lifetime, self.source_tables = self.context.lifetime, self.context.source_tables
+        self.hours = CopyHours(self.context, lambda: self.now)
+        self.source_tables.tables[self.items.key] = self.table(self.items, pages=10_000)
+        self.source_tables.tables[self.others.key] = self.table(self.others)
+        self.stopped = threading.Event()
+
+    def check(self) -> None:
+        if self.stopped.is_set():
+            raise SourceError("stopped while copying")
+
+    def copying(self, during: Callable[[], object]) -> bool:
+        """Have two sessions of one copy wait, do something meanwhile, and return whether the copy went on."""
+        errors: list[SourceError] = []
+
+        async def run() -> None:
+            self.lifetime.begin()
+            async with Turn(self.shared.copies) as turn:
+                await turn.keep()
+                pace = self.hours.pace(self.items, turn, self.check)
+
+                def read() -> None:
+                    try:
+                        pace.wait()
+                    except SourceError as error:
+                        errors.append(error)
+
+                sessions = [asyncio.create_task(asyncio.to_thread(read)) for _ in range(2)]
+                await asyncio.to_thread(during)
+                await asyncio.gather(*sessions)
+
+        asyncio.run(run())
+        return not errors
+
+    @property
+    def resumes_at(self) -> float:
+        return self.source_tables.look(self.items).copy_resumes_at
+
+    def wait_paused(self) -> None:
+        wait_until(lambda: self.resumes_at, "it is paused")
+        wait_until(lambda: not self.shared.copies.locked(), "its place is another's")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_large_table_keeps_to_the_hours_and_a_small_one_to_none(world: World) -> None:
+    assert (world.hours.is_over(world.items), world.hours.is_over(world.others)) == (True, False)
+    assert (world.hours.has_hours(world.items), world.hours.has_hours(world.others)) == (True, False)
+    world.now += 11 * 3600
+    assert (world.hours.is_over(world.items), world.hours.has_hours(world.items)) == (False, True)
+    world.limits = CopyLimits()
+    assert not world.hours.has_hours(world.items)
+
+
+def test_one_of_unknown_size_is_large(world: World) -> None:
+    del world.source_tables.tables[world.others.key]
+    assert world.hours.is_over(world.others)
+
+
+def test_the_limits_are_those_of_the_map_that_runs(world: World) -> None:
+    pace = world.hours.pace(world.items, None, world.check)
+    assert pace.limits() == (7, 2)
+    world.limits = CopyLimits()
+    assert pace.limits() == (None, None)
+    pace.wait()
+
+
+def test_a_copy_pauses_while_its_hours_are_over_and_counts_as_begun_later(world: World) -> None:
+    began = time.monotonic() - 100
+    world.source_tables.note(world.items, copy_began=began)
+
+    def during() -> None:
+        world.wait_paused()
+        assert world.resumes_at == NOON + 10 * 3600
+        world.now += 10 * 3600
+
+    assert world.copying(during)
+    assert world.resumes_at == 0.0
+    assert world.source_tables.look(world.items).copy_began > began
+
+
+def test_other_hours_count_at_once(world: World) -> None:
+    def during() -> None:
+        world.wait_paused()
+        world.limits = CopyLimits(hours="11:00-13:00")
+
+    assert world.copying(during)
+
+
+@pytest.mark.parametrize("waits_for", ["its hours", "its place among the copies"])
+def test_a_copy_that_waits_can_be_given_up(world: World, waits_for: str) -> None:
+    def during() -> None:
+        world.wait_paused()
+        if waits_for == "its place among the copies":
+            taken = asyncio.run_coroutine_threadsafe(world.shared.copies.acquire(), loop[0])
+            taken.result(10)
+            world.now += 10 * 3600
+            wait_until(lambda: not world.resumes_at, "its hours have begun")
+        world.stopped.set()
+
+    loop: list[asyncio.AbstractEventLoop] = []
+
+    def begin() -> None:
+        loop.append(world.lifetime._loop)  # type: ignore[arg-type]
+        during()
+
+    assert not world.copying(begin)
+    assert world.shared.copies.locked() is (waits_for == "its place among the copies"), "nobody's place was lost"
