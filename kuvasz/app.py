@@ -77,9 +77,12 @@ class App:
         config: The whole configuration.
         lake: Another lake than Iceberg, or one that is prepared.
         holds_lease: It is the one of its cluster that replicates, so whoever reads its slots is about to be gone.
+        snapshot_only: Every table is copied once, as of one LSN of each source, and that is all.
     """
 
-    def __init__(self, config: Config, *, lake: Lake | None = None, holds_lease: bool = False) -> None:
+    def __init__(
+        self, config: Config, *, lake: Lake | None = None, holds_lease: bool = False, snapshot_only: bool = False
+    ) -> None:
         state = state_of(config)
         self.patterns = PatternTables(state.feeds, may_keep=True)
         self.config = config = self.patterns.applied(config)
@@ -102,7 +105,9 @@ class App:
         policies = _policies(config.pipeline, tuple(paces.values()))
         workers = [self._worker(number, targets, policy) for number, policy in enumerate(policies)]
         self._workers = Workers(workers, targets.routed_by, tuple(paces))
-        shared = dataclasses.replace(self._shared(state, targets), holds_lease=holds_lease)
+        shared = dataclasses.replace(
+            self._shared(state, targets), holds_lease=holds_lease, is_snapshot_only=snapshot_only
+        )
         self._sources = Sources(mapped, shared.among(len(mapped), config.pipeline))
         self.cuts = Cuts(self._workers, self.lake, self.states, self.progress)
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
@@ -300,6 +305,8 @@ class App:
                 if error is not None:
                     raise error
             if self._sources.are_hopeless:
+                return
+            if self._sources.shared.is_snapshot_only and self._sources.are_done:
                 return
             if until_caught_up and self._catching_up.is_done:
                 _log.tell(Event.CAUGHT_UP)

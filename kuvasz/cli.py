@@ -89,7 +89,7 @@ class _Globals:
 
 
 @app.callback(invoke_without_command=True)
-def run(
+def run(  # noqa: PLR0913 (its options)
     context: typer.Context,
     config: GlobalConfigOption = None,
     settings: SetOption = None,
@@ -98,6 +98,9 @@ def run(
     log_file: LogFileOption = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End when everything the sources have now is in the lake.")
+    ] = False,
+    snapshot_only: Annotated[
+        bool, typer.Option("--snapshot-only", help="Copy every table once, leave nothing at the sources, and end.")
     ] = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
@@ -114,13 +117,18 @@ def run(
     loaded = _read(context)
     logs = loaded.config.log
     log.set_up(logs.format, loaded.secrets, level=logs.level, file=logs.file)
+    if snapshot_only and loaded.config.cluster.coordinator is not None:
+        raise ConfigError(
+            "cluster.coordinator: copies that are made once are made by one process",
+            hint="take the section cluster out of the map for --snapshot-only",
+        )
     member = cluster_member(loaded.config, "replicates", _end_at_once)
     if member is None:  # until the process has ended: a thread that outlives the event loop may still write
         state_of(loaded.config).own("replicates").take()
     else:
         member.join()
     stack_file.listen(loaded.config.pipeline.state_folder)
-    run = _Run(member, hangup, until_caught_up=until_caught_up)
+    run = _Run(member, hangup, until_caught_up=until_caught_up, snapshot_only=snapshot_only)
     raise typer.Exit(uvloop.run(run.replicate(loaded)))
 
 
@@ -144,12 +152,16 @@ class _Run:
         member: Its place in its cluster; None if there is none.
         hangup: Set by a SIGHUP that came early.
         until_caught_up: See `kuvasz.app.App.run`.
+        snapshot_only: See `kuvasz.app.App`.
     """
 
-    def __init__(self, member: ClusterMember | None, hangup: threading.Event, *, until_caught_up: bool) -> None:
+    def __init__(
+        self, member: ClusterMember | None, hangup: threading.Event, *, until_caught_up: bool, snapshot_only: bool
+    ) -> None:
         self._member = member
         self._hangup = hangup
         self._until_caught_up = until_caught_up
+        self._snapshot_only = snapshot_only
 
     async def replicate(self, loaded: Loaded) -> int:
         """Replicate until told to stop; return the exit code."""
@@ -158,7 +170,7 @@ class _Run:
 
         if self._member is None:
             loaded = await asyncio.to_thread(patterns.kept, loaded)
-            return await self._run(loaded, App(loaded.config))
+            return await self._run(loaded, App(loaded.config, snapshot_only=self._snapshot_only))
         from kuvasz.verbs.cluster.standby import Standby, tell_map
         from kuvasz.verbs.cluster.standby_server import serve
         from kuvasz.verbs.replicate import are_seen_off

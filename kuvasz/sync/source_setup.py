@@ -82,6 +82,15 @@ class SourceSetup:
         self._resets = resets
         self._renames = Renames(context, preparation.attach)
 
+    def start_once(self) -> Start:
+        """Look at all tables, and have everything ready for copies of all of them, but leave nothing at the source.
+
+        Raises:
+            SourceRefused: The source is replicated.
+            KuvaszError: See `start`.
+        """
+        return self._start(is_once=True)
+
     def start(self) -> Start:
         """Look at all tables, and have everything ready for the stream.
 
@@ -91,6 +100,9 @@ class SourceSetup:
             LakeError: The lake cannot be reached or written.
             MapMismatch: The map does not fit.
         """
+        return self._start(is_once=False)
+
+    def _start(self, *, is_once: bool) -> Start:
         with (
             contextlib.closing(conninfo.connect(self._context.url())) as connection,
             failure.translated(place_of(self._source), "look at the database"),
@@ -102,6 +114,10 @@ class SourceSetup:
             self._members.refresh(connection)
             for spec in self._source_tables.source.tables:
                 self._preparation.attach(spec)
+            if is_once:
+                self._slot.refuse(connection)
+                for spec in self._source_tables.source.tables:
+                    self._source_tables.resync(spec, is_due=True)
             # Before anything of the tables is looked at: another source's columns must not be taken for these.
             has_slot = self._slot.check(connection, facts)
             self._looks.distrust()  # another server may answer
@@ -120,6 +136,12 @@ class SourceSetup:
             prepared = [(spec, table) for spec, table in prepared if spec.key not in locked]
             self._resets.is_replaced = False
             self._members.forget_gone()
+            if is_once:
+                self._size(connection, prepared)
+                return Start(
+                    tables=tuple(prepared), snapshot=self._slot.create(facts, temporary=True), publications=(),
+                    is_waiting=False, system_id=str(facts.system_identifier),
+                )  # fmt: skip
             with self._publications.turn:
                 partial = self._publications.fit(connection, self._source_tables.usable(), specs)
                 prepared = self._without_refused(prepared)

@@ -11,11 +11,11 @@ are begun and ended.
 from __future__ import annotations
 
 import asyncio
-import collections
 import random
 import time
 from collections.abc import Sequence
 
+from kuvasz import lsn
 from kuvasz.backoff import FIRST_S, LAST_S, Backoff
 from kuvasz.config.model import OnSlotLost
 from kuvasz.config.sources import Source, SourceTableSpec
@@ -24,30 +24,25 @@ from kuvasz.errors import (
     KuvaszError,
     SlotLost,
     SourceError,
-    SourceLocked,
     SourceReplaced,
     ours_in,
     place_of,
 )
 from kuvasz.events import Event, EventLog
-from kuvasz.source import slots
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
 from kuvasz.sync.commands import Commands
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import in_thread
+from kuvasz.sync.first_copies import FirstCopies
 from kuvasz.sync.parts import Parts
 from kuvasz.sync.source_setup import Start
-from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 
 _log = EventLog(__name__)
 
 #: Between looks at what a person wants while a source waits for that.
 _WAIT_S = 0.2
-
-#: Tenants whose tables are copied side by side at the first start: some are read, most wait to be committed together.
-_TENANTS = 128
 
 
 class SourceSync:
@@ -63,6 +58,7 @@ class SourceSync:
         self.is_late = is_late
         self.error: KuvaszError | None = None  #: why it does not stream now
         self.retry_at: float | None = None  #: monotonic seconds of the next attempt, while it waits for that
+        self.is_done = False  #: its tables are copied once, and that was all
         self.is_lost = False  #: its stream cannot be continued, and it waits for a person
         self._is_starting_over = False
         self._context = SourceContext.of(source, shared)
@@ -207,6 +203,9 @@ class SourceSync:
 
     async def _once(self) -> None:
         await self._parts.stream.leave()
+        if self._context.shared.is_snapshot_only:
+            await self._copy_all()
+            return
         if self._is_starting_over:
             await self._context.ask(self._start_over)
             self._is_starting_over = False
@@ -220,7 +219,7 @@ class SourceSync:
             if source_tables.position(spec) is None and not source_tables.is_paused(spec)
         ]
         if start.snapshot is not None:
-            new = await self._copy_first(new, start.snapshot, start.system_id)
+            new = await FirstCopies(self._context, self._parts.copies).run(new, start.snapshot, start.system_id)
         streamed = {spec.key for spec, _ in start.tables}
         for spec in source_tables.source.tables:
             self._parts.stream.begin(spec, is_streamed=spec.key in streamed)
@@ -234,41 +233,24 @@ class SourceSync:
         self._parts.resets.forget_all()
         self._parts.slot.drop()
 
-    async def _copy_first(
-        self, new: Sequence[SourceTableSpec], snapshot: slots.ExportedSnapshot, system_id: str
-    ) -> list[SourceTableSpec]:
-        """Copy tables with the snapshot of the slot that was created just now.
-
-        One after another, but several tenants side by side, as sources are: those of one target share commits.
-
-        Returns:
-            Those that somebody has locked, or that wait for their hours: they are copied beside the stream.
-        """
-        later: list[SourceTableSpec] = []
-        of_tenant: dict[str | None, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
-        turns = asyncio.Semaphore(_TENANTS)
-
-        async def copy(spec: SourceTableSpec, taken: CopySnapshot) -> None:
-            try:
-                if self._parts.copies.hours.has_hours(spec):
-                    later.append(spec)  # the stream waits for no hours
-                    return
-                async with of_tenant[spec.tenant]:
-                    await self._parts.copies.first(spec, taken, system_id)
-            except SourceLocked as error:
-                name = self.tables.name(spec)
-                _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
-                self.tables.set(spec, State.NEW)
-                later.append(spec)
-            finally:
-                turns.release()
-
-        with self._parts.copies.under(snapshot, new) as taken:
-            async with asyncio.TaskGroup() as tasks:
-                for spec in new:
-                    await turns.acquire()
-                    tasks.create_task(copy(spec, taken), name=f"copy {spec.table}")
-        return later
+    async def _copy_all(self) -> None:
+        """Copy all tables as of one LSN of the source, which has nothing of ours after it; then end."""
+        limits, lifetime = self._parts.copies.hours, self._lifetime
+        while not limits.limits.is_open(time.time()) and not lifetime.is_ending:
+            await lifetime.sleep(_WAIT_S)
+        start = await self._context.ask(self._parts.setup.start_once)
+        self.error = None
+        lifetime.has_started = True
+        assert start.snapshot is not None
+        tables = [spec for spec, _ in start.tables if not self.tables.is_paused(spec)]
+        copies = FirstCopies(self._context, self._parts.copies, is_all=True)
+        await copies.run(tables, start.snapshot, start.system_id)
+        self.is_done = True
+        _log.tell(
+            Event.SNAPSHOT_DONE, source=self.source.name, tables=len(tables),
+            lsn=lsn.render(start.snapshot.consistent_point),
+        )  # fmt: skip
+        lifetime.end()
 
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:
         """Stream, and do beside it what tables need, until the stream ends."""

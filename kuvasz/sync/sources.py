@@ -183,8 +183,17 @@ class Sources:
         return bool(self.all) and all(self._is_hopeless(sync) for sync in self.all)
 
     @property
+    def are_done(self) -> bool:
+        """Whether all tables are copied that were to be copied once, but for those that wait for a person."""
+        return bool(self.all) and all(sync.is_done or self._is_hopeless(sync) for sync in self.all)
+
+    @property
     def exit_code(self) -> int:
-        """What the process ends with: 0 as long as any source is well."""
+        """What the process ends with: 0 as long as any source is well, and 0 for copies if all of them are there."""
+        if self.shared.is_snapshot_only:
+            errors = [sync.error for sync in self.all if not sync.is_done]
+            errors += [table.error for table in self.shared.states.snapshot()]
+            return max((error.exit_code for error in errors if error is not None), default=0)
         if self.are_hopeless:
             return max(sync.error.exit_code for sync in self.all if sync.error is not None)
         return 0

@@ -38,6 +38,7 @@ ORDINARY = frozenset(
     upstream url value variable vector verb verification versions view waiting wake warm watch watches way when
     widen window worker write writer writing written
     any hours weekday
+    first
     """.split()  # noqa: SIM905 (read as a text)
 )
 

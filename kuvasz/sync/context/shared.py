@@ -56,6 +56,7 @@ class Shared:
     lot: ParkingLogs
     when_parked_full: WhenParkedFull = WhenParkedFull.HOLD
     on_lake_rewound: OnLakeRewound = OnLakeRewound.STOP
+    is_snapshot_only: bool = False  #: tables are copied once, and nothing is streamed
     holds_lease: bool = False  #: of its cluster: no other process may read a slot of the map
     staged: StagedLog | None = None  #: what the sources' changes are staged in; None: nothing is
     patterns: PatternTables | None = None  #: what the patterns of the map are matched with

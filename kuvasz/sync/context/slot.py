@@ -252,15 +252,33 @@ class Slot:
         found = [(spec, self._source_tables.position(spec)) for spec in self._source_tables.source.tables]
         return [(spec, p) for spec, p in found if p is not None and p.history == self.history]
 
-    def create(self, facts: introspect.ServerFacts) -> slots.ExportedSnapshot:
+    def refuse(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        """Make sure that there is no slot, which somebody would go on from.
+
+        Raises:
+            SourceRefused: There is one.
+        """
+        if slots.exists(connection, self.name):
+            message = f"{place_of(self._source)}: slot {self.name} is there: this source is replicated"
+            raise SourceRefused(
+                message,
+                hint="start kuvasz without --snapshot-only; or, if nobody is to replicate it any more:"
+                f" SELECT pg_drop_replication_slot('{self.name}')",
+            )
+
+    def create(self, facts: introspect.ServerFacts, *, temporary: bool = False) -> slots.ExportedSnapshot:
         """Create the slot; what is received and confirmed begins with it, whatever was before.
+
+        Args:
+            facts: What the server says of itself.
+            temporary: It goes with its snapshot, and nothing is received.
 
         Raises:
             SourceError: It cannot be created now.
         """
-        can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery
+        can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery and not temporary
         tables = [spec for spec in self._source_tables.source.tables if self._source_tables.state(spec) is State.NEW]
-        taken = self._new(self.name, tables, temporary=False, failover=can_fail_over)
+        taken = self._new(self.name, tables, temporary=temporary, failover=can_fail_over)
         system_id = str(facts.system_identifier)
         point = taken.consistent_point
         self._staged.begin_anew(point)
