@@ -625,6 +625,10 @@ class CopyLimits(Section):
     days: tuple[Weekday, ...] = ()
     """Of the week, on which these hours begin: `[fri, sat]`; every day by default."""
 
+    max_snapshot_age: Annotated[kinds.Duration, kinds.durations("1m", "365d")] | None = None
+    """A large table whose copy takes longer is given up, and in error until a person has it tried again: as long as a
+    copy's snapshot is there, its server cannot vacuum what was deleted since. No bound by default."""
+
     def is_open(self, now: float) -> bool:
         """Whether large tables may be copied at a time, in Unix seconds."""
         if self.hours is None:

@@ -51,7 +51,7 @@ class FirstCopies:
         Tables of one target share commits.
 
         Returns:
-            Those that somebody has locked, or that wait for their hours: they are copied beside the stream.
+            Those that somebody has locked, or that have snapshots of their own: they are copied beside the stream.
 
         Raises:
             SourceError: It has to be tried again.
@@ -74,7 +74,7 @@ class FirstCopies:
 
     async def _copy(self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str) -> None:
         try:
-            if not self._is_all and self._copies.hours.has_hours(spec):
+            if not self._is_all and self._copies.hours.is_beside(spec):
                 self._later.append(spec)  # the stream waits for no hours
                 return
             async with self._of_tenant[spec.tenant]:

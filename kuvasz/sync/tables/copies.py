@@ -286,7 +286,13 @@ class Copies:
             return
         feed = feed_of(self._source, spec)
         receipt = self._lake.copy(
-            feed, table.relation, ranges, position, progress, on_read=on_read, pace=self.hours.pace(spec, turn, check)
+            feed,
+            table.relation,
+            ranges,
+            position,
+            progress,
+            on_read=on_read,
+            pace=self.hours.pace(spec, under.taken_at, turn, check),
         )
         self._take_back(spec, taken, to_repair=False)
         self._approvals.closed(spec)

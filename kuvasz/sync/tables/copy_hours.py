@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from kuvasz.config import units
 from kuvasz.config.model import CopyLimits
 from kuvasz.config.sources import SourceTableSpec
+from kuvasz.errors import TableError, place_of, retry_of
 from kuvasz.events import Event, EventLog
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import Turn
@@ -40,9 +42,32 @@ class CopyHours:
         """The limits of the source's server as the map that runs has them."""
         return self._context.shared.copy_limits(self._context.servers)
 
-    def has_hours(self, spec: SourceTableSpec) -> bool:
-        """Whether a table is copied in some hours alone: beside the stream then, which goes on at any time."""
-        return self.limits.hours is not None and self._is_large(spec)
+    def is_beside(self, spec: SourceTableSpec) -> bool:
+        """Whether a table is copied beside the stream in any case, which waits for no hours, and with a snapshot."""
+        limits = self.limits
+        is_limited = limits.hours is not None or limits.max_snapshot_age is not None
+        return is_limited and self._is_large(spec)
+
+    def check_age(self, spec: SourceTableSpec, taken_at: float) -> None:
+        """Make sure that a copy may have its snapshot for longer.
+
+        Args:
+            spec: The table.
+            taken_at: When it was taken, in monotonic seconds.
+
+        Raises:
+            TableError: It is too old.
+        """
+        oldest_s = self.limits.max_snapshot_age
+        if oldest_s is None or time.monotonic() - taken_at <= oldest_s or not self._is_large(spec):
+            return
+        look = self._context.source_tables.look(spec)
+        read = f"{look.copy_done} of {look.copy_total} parts were read"
+        raise TableError(
+            f"{place_of(self._context.source.name, spec.table)}: its copy was given up: {read} when its snapshot was"
+            f" as old as copy.max_snapshot_age allows, {units.render_duration(oldest_s)}",
+            hint=f"give it longer, or a higher copy.rows_per_second; then {retry_of(spec.identifier)}",
+        )
 
     def is_over(self, spec: SourceTableSpec) -> bool:
         """Whether a table is not to be copied now."""
@@ -57,15 +82,23 @@ class CopyHours:
         table = self._context.source_tables.tables.get(spec.key)
         return table is None or is_large(table)
 
-    def pace(self, spec: SourceTableSpec, turn: Turn | None, check: Callable[[], None]) -> PaceOfHours:
+    def pace(
+        self, spec: SourceTableSpec, taken_at: float, turn: Turn | None, check: Callable[[], None]
+    ) -> PaceOfHours:
         """Return the pace of one copy.
 
         Args:
             spec: The table.
+            taken_at: When its snapshot was taken, in monotonic seconds.
             turn: Its place among the copies; None: it has none.
             check: Raises if the copy is to end.
         """
-        return PaceOfHours(self._context, self, spec, turn, check)
+
+        def check_all() -> None:
+            check()
+            self.check_age(spec, taken_at)
+
+        return PaceOfHours(self._context, self, spec, turn, check_all)
 
 
 class PaceOfHours:

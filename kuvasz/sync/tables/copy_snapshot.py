@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import itertools
 import threading
+import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -69,6 +70,7 @@ class CopySnapshot:
         is_first: bool = False,
     ) -> None:
         self.taken = taken
+        self.taken_at = time.monotonic()
         self.is_first = is_first
         self.sessions = sessions
         self._context = context

@@ -45,7 +45,7 @@ class World(Scene):
 
     def run(self, *, is_all: bool) -> list[str]:
         """Copy both tables; return those that are left."""
-        hours = SimpleNamespace(has_hours=lambda spec: spec.identifier in self.timed)
+        hours = SimpleNamespace(is_beside=lambda spec: spec.identifier in self.timed)
         copies: Any = SimpleNamespace(under=self.under, first=self.first, hours=hours)
         copying = FirstCopies(self.context, copies, is_all=is_all)
         return [spec.identifier for spec in asyncio.run(copying.run(self.source.tables, SNAPSHOT, "7"))]

@@ -73,7 +73,7 @@ class Parts:
         self.resets = SimpleNamespace(is_replaced=False, forget_all=lambda: self.done.append("forgotten"))
         self.slot = SimpleNamespace(name="kuvasz_shop", drop=lambda: self.done.append("slot dropped"))
         self.setup = SimpleNamespace(target_lsn=77, start=self._start)
-        hours = SimpleNamespace(has_hours=lambda spec: spec.identifier in self.timed)
+        hours = SimpleNamespace(is_beside=lambda spec: spec.identifier in self.timed)
         self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken, hours=hours)
         self.stream = SimpleNamespace(leave=self._leave, begin=self._begin, open=self._open, close=self._close)
         forever = SimpleNamespace

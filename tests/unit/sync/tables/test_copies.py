@@ -395,3 +395,16 @@ def test_a_table_that_is_stopped_waits_for_no_hours(world: World, state: State) 
     world.hours_over = True
     world.source_tables.set(world.items, state)
     assert not asyncio.run(world.copies.postpone(world.items))
+
+
+def test_a_copy_whose_snapshot_is_too_old_leaves_its_table_in_error_and_nothing_held(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_old(*_: object) -> None:
+        raise TableError("its snapshot is too old")
+
+    monkeypatch.setattr(world.copies.hours, "check_age", too_old)
+    monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [SimpleNamespace()])
+    world.beside()
+    assert (world.source_tables.state(world.items), world.held) == (State.ERROR, frozenset())
+    assert world.source_tables.position(world.items) is None

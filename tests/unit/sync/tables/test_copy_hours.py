@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.config.model import CopyLimits
-from kuvasz.errors import SourceError
+from kuvasz.errors import KuvaszError, SourceError, TableError
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import Turn
 from kuvasz.sync.tables.copy_hours import CopyHours
@@ -28,6 +28,7 @@ class World(Scene):
         super().__init__(folder)
         self.limits = CopyLimits(hours="22:00-06:00", rows_per_second=7, sessions=2)
         self.now = NOON
+        self.taken_at = time.monotonic()
         shared = dataclasses.replace(self.shared, copy_limits=lambda _: self.limits)
         self.context = SourceContext.of(self.source, shared)
         self.lifetime, self.source_tables = self.context.lifetime, self.context.source_tables
@@ -42,18 +43,18 @@ class World(Scene):
 
     def copying(self, during: Callable[[], object]) -> bool:
         """Have two sessions of one copy wait, do something meanwhile, and return whether the copy went on."""
-        errors: list[SourceError] = []
+        errors: list[KuvaszError] = []
 
         async def run() -> None:
             self.lifetime.begin()
             async with Turn(self.shared.copies) as turn:
                 await turn.keep()
-                pace = self.hours.pace(self.items, turn, self.check)
+                pace = self.hours.pace(self.items, self.taken_at, turn, self.check)
 
                 def read() -> None:
                     try:
                         pace.wait()
-                    except SourceError as error:
+                    except KuvaszError as error:
                         errors.append(error)
 
                 sessions = [asyncio.create_task(asyncio.to_thread(read)) for _ in range(2)]
@@ -79,11 +80,11 @@ def world(tmp_path: Path) -> World:
 
 def test_a_large_table_keeps_to_the_hours_and_a_small_one_to_none(world: World) -> None:
     assert (world.hours.is_over(world.items), world.hours.is_over(world.others)) == (True, False)
-    assert (world.hours.has_hours(world.items), world.hours.has_hours(world.others)) == (True, False)
+    assert (world.hours.is_beside(world.items), world.hours.is_beside(world.others)) == (True, False)
     world.now += 11 * 3600
-    assert (world.hours.is_over(world.items), world.hours.has_hours(world.items)) == (False, True)
+    assert (world.hours.is_over(world.items), world.hours.is_beside(world.items)) == (False, True)
     world.limits = CopyLimits()
-    assert not world.hours.has_hours(world.items)
+    assert not world.hours.is_beside(world.items)
 
 
 def test_one_of_unknown_size_is_large(world: World) -> None:
@@ -92,7 +93,7 @@ def test_one_of_unknown_size_is_large(world: World) -> None:
 
 
 def test_the_limits_are_those_of_the_map_that_runs(world: World) -> None:
-    pace = world.hours.pace(world.items, None, world.check)
+    pace = world.hours.pace(world.items, world.taken_at, None, world.check)
     assert pace.limits() == (7, 2)
     world.limits = CopyLimits()
     assert pace.limits() == (None, None)
@@ -140,3 +141,27 @@ def test_a_copy_that_waits_can_be_given_up(world: World, waits_for: str) -> None
 
     assert not world.copying(begin)
     assert world.shared.copies.locked() is (waits_for == "its place among the copies"), "nobody's place was lost"
+
+
+def test_a_copy_whose_snapshot_is_too_old_is_given_up(world: World) -> None:
+    world.limits = CopyLimits(max_snapshot_age="1h")  # type: ignore[arg-type]
+    assert world.hours.is_beside(world.items)
+    world.source_tables.note(world.items, copy_total=7, copy_done=3)
+    world.taken_at -= 3599
+    world.hours.pace(world.items, world.taken_at, None, world.check).wait()
+    world.taken_at -= 10
+    with pytest.raises(TableError, match=r"3 of 7 parts were read .* copy\.max_snapshot_age allows, 1h") as told:
+        world.hours.pace(world.items, world.taken_at, None, world.check).wait()
+    assert told.value.hint is not None
+    assert "kuvasz retry --table shop.items" in told.value.hint
+    world.hours.pace(world.others, world.taken_at, None, world.check).wait()  # a small one ends by itself
+
+
+def test_so_is_one_that_waits_for_its_hours(world: World) -> None:
+    def during() -> None:
+        world.wait_paused()
+        world.limits = CopyLimits(hours="22:00-06:00", max_snapshot_age="1m")  # type: ignore[arg-type]
+
+    world.taken_at -= 100
+    assert not world.copying(during)
+    assert not world.shared.copies.locked()
