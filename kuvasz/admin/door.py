@@ -10,13 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 from typing_extensions import override
+
+from kuvasz.admin.tls import HANDSHAKE_S
+from kuvasz.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kuvasz.admin.tls import Tls
+    from kuvasz.config.model import ServerConfig
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -89,4 +97,23 @@ def _is_address(host: str) -> bool:
     return False
 
 
-__all__ = ["ANY", "LIMITS", "MOST_BODY", "MOST_CONNECTIONS", "ConnectionLimit", "Handler", "only_for"]
+async def listen(runner: web.AppRunner, config: ServerConfig, tls: Tls | None) -> asyncio.Server:
+    """Have an application answer where the configuration says.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
+    assert runner.server is not None
+    try:
+        limited = ConnectionLimit(runner.server)
+        options: dict[str, Any] = {} if tls is None else {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_S}
+        return await asyncio.get_running_loop().create_server(limited, config.host, config.port or 0, **options)
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error).lower()
+        raise ConfigError(
+            f"server.address: cannot listen on {config.address}: {reason}",
+            hint="another kuvasz may run already; choose another address, or `null` for none",
+        ) from error
+
+
+__all__ = ["ANY", "LIMITS", "MOST_BODY", "MOST_CONNECTIONS", "ConnectionLimit", "Handler", "listen", "only_for"]

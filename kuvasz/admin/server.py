@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets as random_secrets
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from kuvasz.admin.api.cut_request import CutRequests
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
-from kuvasz.admin.door import ConnectionLimit, Handler
+from kuvasz.admin.door import Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
@@ -35,9 +34,9 @@ from kuvasz.admin.report.report import RunningReport
 from kuvasz.admin.schedules.cut_schedule import CutSchedule
 from kuvasz.admin.schedules.verify_schedule import VerificationSchedule
 from kuvasz.admin.sources.source_answers import SourceAnswers
-from kuvasz.admin.tls import HANDSHAKE_S, Tls
+from kuvasz.admin.tls import Tls
 from kuvasz.config.secrets import Redactor
-from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import ServerAddress
 
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from kuvasz.admin.looks.look_answers import Look
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
-    from kuvasz.config.model import ServerConfig
     from kuvasz.state.ports import StateStore, StoredAddress, StoredNotices, StoredNumbers
 
 _log = EventLog(__name__)
@@ -87,7 +85,7 @@ async def serve(
     await runner.setup()
     listening: asyncio.Server | None = None
     try:
-        listening = await listen(runner, app.config.server, tls)
+        listening = await door.listen(runner, app.config.server, tls)
         server.url = _url(listening, "http" if tls is None else "https")
         with _announced(stored.address, ServerAddress(url=server.url, token=server.token)):
             async with _observing(server, webhooks), _living(server.live_map), _renewing(tls):
@@ -205,25 +203,6 @@ class AdminServer:
         application = web.Application(middlewares=[named, _told], client_max_size=door.MOST_BODY)
         application.add_routes(self._answers.routes())
         return application
-
-
-async def listen(runner: web.AppRunner, config: ServerConfig, tls: Tls | None) -> asyncio.Server:
-    """Have an application answer where the configuration says.
-
-    Raises:
-        ConfigError: The address cannot be listened on.
-    """
-    assert runner.server is not None
-    try:
-        limited = ConnectionLimit(runner.server)
-        options: dict[str, Any] = {} if tls is None else {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_S}
-        return await asyncio.get_running_loop().create_server(limited, config.host, config.port or 0, **options)
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error).lower()
-        raise ConfigError(
-            f"server.address: cannot listen on {config.address}: {reason}",
-            hint="another kuvasz may run already; choose another address, or `null` for none",
-        ) from error
 
 
 def _url(listening: asyncio.Server, scheme: str) -> str:

@@ -28,6 +28,9 @@ TYPE: Final = ord("Y")
 TRUNCATE: Final = ord("T")
 ORIGIN: Final = ord("O")
 LOGICAL_MESSAGE: Final = ord("M")
+INSERT: Final = ord("I")
+UPDATE: Final = ord("U")
+DELETE: Final = ord("D")
 
 #: Bytes of the XLogData header before the pgoutput message: tag, start LSN, end LSN, send time.
 XLOGDATA_HEADER_BYTES: Final = 25
@@ -40,6 +43,8 @@ _COMMIT = struct.Struct("!cBQQq")
 
 # Messages of one length, tag included.
 KEEPALIVE_BYTES: Final = _KEEPALIVE.size
+KEEPALIVE_LSN: Final = 1  #: where its LSN is
+KEEPALIVE_REPLY: Final = KEEPALIVE_BYTES - 1  #: and whether a reply is wanted
 BEGIN_BYTES: Final = _BEGIN.size
 COMMIT_BYTES: Final = _COMMIT.size
 
@@ -296,13 +301,18 @@ __all__ = [
     "BEGIN_BYTES",
     "COMMIT",
     "COMMIT_BYTES",
+    "DELETE",
+    "INSERT",
     "KEEPALIVE",
     "KEEPALIVE_BYTES",
+    "KEEPALIVE_LSN",
+    "KEEPALIVE_REPLY",
     "LOGICAL_MESSAGE",
     "ORIGIN",
     "RELATION",
     "TRUNCATE",
     "TYPE",
+    "UPDATE",
     "XLOGDATA",
     "XLOGDATA_HEADER_BYTES",
     "Begin",

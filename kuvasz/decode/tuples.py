@@ -14,6 +14,7 @@ import numba
 import numpy as np
 
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells, byte_array, empty_cells, wide
+from kuvasz.decode.messages import DELETE, INSERT, UPDATE
 from kuvasz.errors import DecodeError
 from kuvasz.model import Operations
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from kuvasz.model import Int32s, Int64s, UInt8s, UInt32s
 
-INSERT: Final = ord("I")
-UPDATE: Final = ord("U")
-DELETE: Final = ord("D")
 #: Old tuple of the key columns alone; the others are NULL in it.
 KEY: Final = ord("K")
 #: Old tuple of all columns (REPLICA IDENTITY FULL).

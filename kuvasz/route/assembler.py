@@ -200,9 +200,9 @@ class Assembler:
             return False
         received = self.received_lsn
         for at in range(0, len(keepalives), messages.KEEPALIVE_BYTES):
-            begin = at + scan.KEEPALIVE_LSN
+            begin = at + messages.KEEPALIVE_LSN
             received = max(received, int.from_bytes(keepalives[begin : begin + 8], "big"))
-            self._is_reply_wanted |= keepalives[at + scan.KEEPALIVE_REPLY] == 1
+            self._is_reply_wanted |= keepalives[at + messages.KEEPALIVE_REPLY] == 1
         self._marks[scan.RECEIVED_LSN] = received
         return True
 

@@ -26,6 +26,8 @@ from kuvasz.decode.messages import (
     COMMIT_BYTES,
     KEEPALIVE,
     KEEPALIVE_BYTES,
+    KEEPALIVE_LSN,
+    KEEPALIVE_REPLY,
     LOGICAL_MESSAGE,
     ORIGIN,
     RELATION,
@@ -77,8 +79,6 @@ _UNKNOWN_LANE = -2
 _EMPTY = 0  # no relation has oid 0 (InvalidOid)
 
 # Where fields lie in their messages, from the tag on.
-KEEPALIVE_LSN: Final = 1
-KEEPALIVE_REPLY: Final = KEEPALIVE_BYTES - 1
 _ROW_OID: Final = 1
 _ROW_TUPLE: Final = 5
 _BEGIN_LSN: Final = 1

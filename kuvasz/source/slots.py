@@ -22,13 +22,13 @@ from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.source import commit_status, failure, sql
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source.conninfo import place
-from kuvasz.source.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from kuvasz.model import PgType
+    from kuvasz.source.window import Window
 
 PLUGIN = "pgoutput"
 
@@ -201,6 +201,8 @@ class ExportedSnapshot:
         Raises:
             SourceError: The server failed.
         """
+        from kuvasz.source.window import Window  # with all that routes, which a process that only reads needs not
+
         return Window(self._pgconn, self.slot, publications, oid, types, source)
 
     def close(self) -> None:

@@ -13,7 +13,8 @@ from psycopg.pq import PGconn
 from kuvasz.model import PgType, Relation
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
-from kuvasz.source.drain import KernelDrain, best_drain
+from kuvasz.source.drain.best import best_drain
+from kuvasz.source.drain.kernel import KernelDrain
 
 #: One transaction with one row, as pgoutput sends it (PostgreSQL manual 54.9, "Logical Replication Message Formats").
 _BEGIN = b"B" + struct.pack("!QqI", 8, 0, 1)

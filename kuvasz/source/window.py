@@ -20,7 +20,7 @@ from kuvasz.model import POSTGRES_EPOCH_US, Segment, Transactions, Truncation
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
 from kuvasz.source import failure, sql
-from kuvasz.source.drain import best_drain
+from kuvasz.source.drain.best import best_drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from kuvasz.decode.messages import TYPE
+from kuvasz.decode.messages import KEEPALIVE_REPLY, TYPE
 from kuvasz.model import UInt32s
-from kuvasz.route.scan import KEEPALIVE_REPLY
 from kuvasz.staging.stream_messages import Description, StreamMessages
 from kuvasz.staging.stretch import Stretch
 

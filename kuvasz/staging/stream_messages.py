@@ -14,17 +14,21 @@ import numpy as np
 from kuvasz.decode.messages import (
     BEGIN,
     COMMIT,
+    DELETE,
+    INSERT,
     KEEPALIVE,
+    KEEPALIVE_BYTES,
+    KEEPALIVE_LSN,
+    KEEPALIVE_REPLY,
     RELATION,
     TRUNCATE,
     TYPE,
+    UPDATE,
     XLOGDATA,
     XLOGDATA_HEADER_BYTES,
 )
-from kuvasz.decode.tuples import DELETE, INSERT, UPDATE
 from kuvasz.errors import DecodeError
 from kuvasz.model import Int64s, UInt8s, UInt32s, UInt64s
-from kuvasz.route.scan import KEEPALIVE_LSN, KEEPALIVE_REPLY
 
 #: The messages that describe a relation, as they were sent: of its types, and its own.
 Description: TypeAlias = tuple[bytes, ...]
@@ -172,9 +176,14 @@ def heard_at_most(data: bytes, lengths: UInt32s, lsn: int) -> bytes:
     return bytes(changed)
 
 
+def keepalive(lsn: int) -> bytes:
+    """Return the payload of a keepalive that says how far a server was heard, and asks for nothing."""
+    return bytes([KEEPALIVE]) + lsn.to_bytes(8, "big") + bytes(KEEPALIVE_BYTES - 9)
+
+
 def is_same(one: Description | None, other: Description) -> bool:
     """Whether two descriptions say the same, whenever they were sent."""
     return one is other or (one is not None and [part[_HEAD:] for part in one] == [part[_HEAD:] for part in other])
 
 
-__all__ = ["Described", "Description", "StreamMessages", "heard_at_most", "is_same"]
+__all__ = ["Described", "Description", "StreamMessages", "heard_at_most", "is_same", "keepalive"]

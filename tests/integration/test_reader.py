@@ -23,7 +23,7 @@ from kuvasz.model import Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.source import conninfo
 from kuvasz.source.catalog.type_catalog import TypeCatalog
 from kuvasz.source.conninfo import replication_conninfo
-from kuvasz.source.drain import PlainDrain
+from kuvasz.source.drain.plain import PlainDrain
 from kuvasz.source.reading.connection import Connection
 from kuvasz.source.reading.ends import Downstream, StreamWatch, Upstream
 from kuvasz.source.reading.facts import ReaderState

@@ -15,7 +15,7 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.errors import LakeError
 from kuvasz.lake.executors.spool import Spool
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.iceberg.conditions import prove_warehouse
 from kuvasz.route.hashing import worker_of
 from tests.support.lake import Pipeline, group

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.store_access import StoreAccess, lease_of
 from tests.support import scratch
 from tests.support.lake import group

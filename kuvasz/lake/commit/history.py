@@ -36,7 +36,8 @@ from kuvasz.lake.executors.history_tasks import (
     Writing,
 )
 from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
-from kuvasz.lake.files.data_file import DataFile, file_io, place_in, remove
+from kuvasz.lake.files.data_file import DataFile, place_in, remove
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.layout import Values
 from kuvasz.lake.table.open_transactions import OpenTransaction

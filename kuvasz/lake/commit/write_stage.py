@@ -17,7 +17,8 @@ from kuvasz.lake.commit.step_shapes import StepShapes
 from kuvasz.lake.commit.target_plan import JobInput, TargetPlan
 from kuvasz.lake.commit.written import Written
 from kuvasz.lake.executors.tasks import ChunkDone, ChunkTask
-from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.data_file import remove
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import Feeds

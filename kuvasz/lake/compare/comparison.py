@@ -45,7 +45,8 @@ from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.refused_rows import RefusedRows, unpacked
 from kuvasz.lake.executors.spill import Spill
 from kuvasz.lake.executors.tasks import from_ipc
-from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.data_file import remove
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format import member, naming
 from kuvasz.lake.table.table import LakeTable

@@ -17,7 +17,8 @@ from pyroaring import BitMap64
 from kuvasz.lake.executors.comparison_tasks import LakeFile
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.tasks import slim_worker
-from kuvasz.lake.files.data_file import field_id, file_io
+from kuvasz.lake.files.data_file import field_id
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format import member
 from kuvasz.lake.table.table import LakeTable
 

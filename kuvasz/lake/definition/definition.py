@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from kuvasz.events import Event, EventLog
 from kuvasz.index import seed as index_seed
-from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.data_file import remove
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format import layout, table_identity
 from kuvasz.lake.format.layout import Layout

@@ -24,7 +24,8 @@ from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors.expression_jobs import Chunks
 from kuvasz.lake.executors.refused_rows import RefusedPart
 from kuvasz.lake.executors.tasks import slim_worker, to_ipc
-from kuvasz.lake.files.data_file import DataFile, field_id, file_io, remove, write_rows
+from kuvasz.lake.files.data_file import DataFile, field_id, remove, write_rows
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int32s

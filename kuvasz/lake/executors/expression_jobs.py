@@ -24,7 +24,8 @@ from kuvasz.decode import copytext, tuples
 from kuvasz.errors import DecodeError, JobFailed, KuvaszError, LakeError
 from kuvasz.lake.executors.analyzer import spark_type
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyDone, CopyTask, slim_worker
-from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.data_file import remove
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format import naming
 from kuvasz.model import UInt8s, UInt32s
 from kuvasz.modes.row_rules import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows

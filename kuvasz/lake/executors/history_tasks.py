@@ -19,12 +19,12 @@ from kuvasz.lake.executors.tasks import ReadKeys, read_scattered, slim_worker
 from kuvasz.lake.files.data_file import (
     DataFile,
     DataFileWriter,
-    file_io,
     read_columns,
     rows_of,
     with_schema,
     write_rows,
 )
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format.layout import Layout, Values
 from kuvasz.model import Int32s, Int64s, UInt32s
 from kuvasz.modes import history, soft

@@ -19,7 +19,8 @@ from pyroaring import BitMap64
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors.tasks import ReadKeys, concatenate, slim_worker
-from kuvasz.lake.files.data_file import DataFile, DataFileWriter, field_id, file_io, writing
+from kuvasz.lake.files.data_file import DataFile, DataFileWriter, field_id, writing
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
 from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int64s

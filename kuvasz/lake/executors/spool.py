@@ -20,7 +20,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from kuvasz import private_folder
 from kuvasz.errors import LakeError
 from kuvasz.lake.executors.tasks import SpoolSlice
-from kuvasz.lake.files.data_file import file_io, remove
+from kuvasz.lake.files.data_file import remove
+from kuvasz.lake.files.file_io import file_io
 
 #: Age at which a file in a shared store belongs to nobody: a running process keeps one for seconds.
 _STALE_S = 24 * 3600.0

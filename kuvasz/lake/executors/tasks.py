@@ -25,13 +25,13 @@ from kuvasz.lake.executors.refused_rows import RefusedPart, packed
 from kuvasz.lake.files.data_file import (
     DataFile,
     DataFileWriter,
-    file_io,
     read_fields,
     read_rows,
     remove,
     with_schema,
     write_rows,
 )
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format import member
 from kuvasz.lake.format.layout import Layout

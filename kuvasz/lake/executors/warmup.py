@@ -16,7 +16,8 @@ import pyarrow as pa
 from kuvasz import typemap
 from kuvasz.index import bulk
 from kuvasz.lake.executors.tasks import slim_worker
-from kuvasz.lake.files.data_file import DataFileWriter, file_io, remove, writing
+from kuvasz.lake.files.data_file import DataFileWriter, remove, writing
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.model import LakeType, TableName, ValueType, Wire
 from kuvasz.modes import clone
 from kuvasz.modes.shape import Binding, Shape

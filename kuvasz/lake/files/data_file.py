@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
-import functools
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.io import FileIO
 
-from kuvasz.lake.files.single_put import StoreFiles
-from kuvasz.lake.files.store_access import StoreAccess
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
 from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int32s, UInt32s
@@ -33,9 +30,6 @@ _ID = b"PARQUET:field_id"
 
 #: Stores in which a file is there while it is being written.
 _IN_PLACE = frozenset({"file", "hdfs"})
-
-#: How many FileIOs a process keeps: those of credentials that are no more go.
-_KEPT = 256
 
 #: Characters of a string bound (Iceberg spec, table property write.metadata.metrics.default "truncate(16)").
 _BOUND_CHARACTERS = 16
@@ -468,15 +462,3 @@ def check_size(io: FileIO, path: str, size: int) -> None:
         found = len(io.new_input(path))
         if found != size:
             raise OSError(errno.EIO, f"{path} has {found} bytes of {size} that were written")
-
-
-def file_io(properties: Mapping[str, str], location: str) -> FileIO:
-    """Return the FileIO for a location, one per process, scheme and properties."""
-    found = properties.at(location) if isinstance(properties, StoreAccess) else properties
-    return _file_io(tuple(sorted(found.items())), location.split("://", 1)[0])
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> FileIO:
-    found = load_file_io(dict(properties), f"{scheme}://")
-    return StoreFiles(dict(properties)) if type(found) is PyArrowFileIO else found

@@ -17,7 +17,8 @@ from pyroaring import BitMap64
 from kuvasz.index.positions import ABSENT
 from kuvasz.lake.files import puffin
 from kuvasz.lake.files.commit import TableCommit
-from kuvasz.lake.files.data_file import DataFile, check_size, file_io
+from kuvasz.lake.files.data_file import DataFile, check_size
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format.layout import Values
 from kuvasz.model import NO_OPERATIONS, Int32s, UInt32s

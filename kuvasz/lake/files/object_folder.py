@@ -1,6 +1,7 @@
 """A folder of objects in a lake's store, or of files where the warehouse is a folder: written once, read in ranges.
 
-Through PyIceberg's FileIO, so without a JVM, and wherever the lake's own files go.
+Through PyIceberg's FileIO, so without a JVM, and wherever the lake's own files go. That is loaded for a store alone:
+it takes memory that a process which reads sources needs for nothing else.
 """
 
 from __future__ import annotations
@@ -11,11 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyarrow.fs import FileSelector
-from pyiceberg.io.pyarrow import PyArrowFileIO
-
 from kuvasz import private_folder
-from kuvasz.lake.files.data_file import file_io
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -48,6 +45,8 @@ class ObjectFolder:
 
     @property
     def _io(self) -> FileIO:
+        from kuvasz.lake.files.file_io import file_io
+
         return file_io(self._properties, self._location)
 
     def put(self, name: str, data: bytes) -> None:
@@ -65,6 +64,10 @@ class ObjectFolder:
 
     def get(self, name: str, at: int, size: int) -> bytes:
         """See `ObjectStore.get`."""
+        if self._path is not None:
+            with (self._path / name).open("rb") as file:
+                file.seek(at)
+                return file.read(size)
         try:
             with self._io.new_input(f"{self._location}/{name}").open() as stream:
                 stream.seek(at)
@@ -85,6 +88,9 @@ class ObjectFolder:
 
     def _is_removed(self, name: str) -> bool:
         try:
+            if self._path is not None:
+                (self._path / name).unlink()
+                return True
             self._io.delete(f"{self._location}/{name}")
         except FileNotFoundError:
             return True
@@ -94,6 +100,11 @@ class ObjectFolder:
 
     def names(self) -> list[str]:
         """See `ObjectStore.names`; a store that cannot list has none."""
+        if self._path is not None:
+            return [found.name for found in self._path.iterdir() if found.is_file()] if self._path.is_dir() else []
+        from pyarrow.fs import FileSelector
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
         store = self._io
         if not isinstance(store, PyArrowFileIO):
             return []

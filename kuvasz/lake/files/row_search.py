@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from kuvasz.lake.files import puffin
-from kuvasz.lake.files.data_file import field_id, file_io, with_schema
+from kuvasz.lake.files.data_file import field_id, with_schema
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.model import Int64s
 
 #: Ids of the columns of position delete files (Iceberg spec, "Reserved Field IDs").

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz.config.model import CatalogType
 from kuvasz.errors import LakeError
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.java import jars, region, runtime
 
 if TYPE_CHECKING:

@@ -27,7 +27,8 @@ from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.rewrite_tasks import RewriteDone, RewriteFiles, RewriteInput, RewriteTask, positions_of
 from kuvasz.lake.executors.tasks import ReadKeys
-from kuvasz.lake.files.data_file import DataFile, file_io, remove
+from kuvasz.lake.files.data_file import DataFile, remove
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.files import Changeset, FileEntry, read_dead
 from kuvasz.lake.format import member, naming
 from kuvasz.lake.format.layout import Values

@@ -16,7 +16,7 @@ from kuvasz.index import seed as index_seed
 from kuvasz.lake.definition.columns import Columns
 from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.expressions import Expressions
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.format import source_positions as position_properties
 from kuvasz.lake.jvm.iceberg_table import IcebergTable

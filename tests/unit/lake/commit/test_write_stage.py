@@ -12,7 +12,7 @@ import pytest
 from kuvasz.errors import LakeError
 from kuvasz.lake.commit.bundles import sources_of
 from kuvasz.lake.executors.tasks import ChunkDone
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.model import TableType, Truncation
 from tests.support.changes import ITEMS, TARGET, Sender, again, feed, insert, target, work
 from tests.support.local_lake import LocalWorld

@@ -16,6 +16,7 @@ from pyiceberg.conversions import to_bytes
 
 from kuvasz.lake.files import data_file
 from kuvasz.lake.files.data_file import DataFile, DataFileWriter
+from kuvasz.lake.files.file_io import file_io
 
 
 def field(name: str, kind: pa.DataType, number: int = 1) -> pa.Field:
@@ -156,7 +157,7 @@ def test_a_file_whose_writing_fails_is_gone(tmp_path: Path) -> None:
 
 
 def test_removing_what_is_gone_is_fine(tmp_path: Path) -> None:
-    io = data_file.file_io({}, f"file://{tmp_path}")
+    io = file_io({}, f"file://{tmp_path}")
     (tmp_path / "a").touch()
     data_file.remove(io, [f"file://{tmp_path}/b", f"file://{tmp_path}/a"])
     assert list(tmp_path.iterdir()) == []

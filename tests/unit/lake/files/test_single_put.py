@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyarrow.fs import S3FileSystem
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.single_put import StoreFiles
 
 PROPERTIES = {

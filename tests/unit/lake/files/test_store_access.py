@@ -11,7 +11,7 @@ import pytest
 
 from kuvasz.config.model import LakeConfig
 from kuvasz.lake.files import store_access
-from kuvasz.lake.files.data_file import file_io
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.store_access import Lease, LeaseFailures, StoreAccess, lease_of
 
 ITEMS, ORDERS = "s3://lake/wh/shop/items", "s3://lake/wh/shop/orders"

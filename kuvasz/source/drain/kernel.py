@@ -1,11 +1,7 @@
-"""Take CopyData payloads from libpq into one buffer: the reader's only work per message.
+"""The compiled body: it calls libpq's ``PQgetCopyData`` from a loop of its own.
 
-Two bodies, one behaviour. `KernelDrain` calls libpq's ``PQgetCopyData`` from a compiled loop, by its address in
-the library that psycopg itself uses, and without the GIL, so that a busy stream does not hold up the workers'
-threads. `PlainDrain` does the same through `psycopg.pq` and serves where those addresses cannot be had.
-
-libpq's functions: PostgreSQL 18 manual, sections 34.4 "Asynchronous Command Processing" and 34.10.2 "Functions for
-Receiving COPY Data".
+By its address in the library that psycopg itself uses, and without the GIL, so that a busy stream does not hold up
+the workers' threads.
 """
 
 # ruff: noqa: ANN401, ARG001 - numba gives its intrinsics untyped values
@@ -13,13 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped] # comes with numba
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from kuvasz.source.drain.plain import MAX_MESSAGES
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
@@ -29,82 +27,9 @@ if TYPE_CHECKING:
 # Seen by kernels without its first parameter, which no type checker knows.
 _intrinsic: Any = intrinsic
 
-#: Most messages in a gulp: bounds the lengths kept and what a gulp of tiny messages costs to route.
-MAX_MESSAGES = 65536
 _ARENA_BYTES = 1 << 20
 
 _EMPTY, _LIMIT, _GROW, _ENDED, _LOST = range(5)
-
-
-class Drain(Protocol):
-    """Takes messages from one connection in COPY_BOTH mode."""
-
-    is_ended: bool  #: the server ended the stream, or an error came instead of a message: get_result tells
-    is_lost: bool  #: the connection broke while reading
-
-    @property
-    def bytes(self) -> int:
-        """Bytes gathered."""
-
-    def drain(self, limit: int) -> int:
-        """Take what has arrived until nothing is left or `limit` bytes are gathered; return the bytes taken."""
-
-    def gulp(self) -> tuple[UInt8s | bytearray, UInt32s]:
-        """Return the payloads gathered, one after another, and the length of each; valid until `clear`."""
-
-    def clear(self) -> None:
-        """Start a new gulp."""
-
-
-def best_drain(pgconn: PGconn) -> Drain:
-    """Return the fastest drain that works on this platform."""
-    functions = _libpq_functions(pgconn)
-    return PlainDrain(pgconn) if functions is None else KernelDrain(pgconn, functions)
-
-
-class PlainDrain:
-    """The body in plain Python."""
-
-    def __init__(self, pgconn: PGconn) -> None:
-        self._pgconn = pgconn
-        self._gulp = bytearray()
-        self._lengths: list[int] = []
-        self.is_ended = False
-        self.is_lost = False
-
-    @property
-    def bytes(self) -> int:
-        """Bytes gathered."""
-        return len(self._gulp)
-
-    def drain(self, limit: int) -> int:
-        """Take what has arrived, see `Drain`."""
-        before, was_empty = len(self._gulp), False
-        get, lengths = self._pgconn.get_copy_data, self._lengths
-        while len(self._gulp) < limit and len(lengths) < MAX_MESSAGES:
-            size, payload = get(1)
-            if size > 0:
-                self._gulp += payload
-                lengths.append(size)
-                was_empty = False
-            elif size < 0:
-                self.is_ended = True
-                break
-            elif was_empty:
-                break
-            else:
-                self._pgconn.consume_input()
-                was_empty = True
-        return len(self._gulp) - before
-
-    def gulp(self) -> tuple[bytearray, UInt32s]:
-        """Return the gulp, see `Drain`."""
-        return self._gulp, np.array(self._lengths, np.uint32)
-
-    def clear(self) -> None:
-        """Start a new gulp."""
-        self._gulp = bytearray()
-        self._lengths.clear()
 
 
 class KernelDrain:
@@ -171,7 +96,7 @@ class KernelDrain:
         self._arena = arena
 
 
-def _libpq_functions(pgconn: PGconn) -> tuple[int, int, int] | None:
+def libpq_functions(pgconn: PGconn) -> tuple[int, int, int] | None:
     """Return the addresses the kernel needs, None where the library cannot be asked for them.
 
     A lookup through the extension module's own handle also searches the libraries it was linked with (POSIX
@@ -270,4 +195,4 @@ def _drain(  # noqa: PLR0913 - flat arguments are what a kernel is called fastes
     return used, count, _LIMIT
 
 
-__all__ = ["MAX_MESSAGES", "Drain", "KernelDrain", "PlainDrain", "best_drain"]
+__all__ = ["KernelDrain", "libpq_functions"]

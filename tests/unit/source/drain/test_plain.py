@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kuvasz.source import drain
-from kuvasz.source.drain import PlainDrain, best_drain
+from kuvasz.source.drain import plain as module
+from kuvasz.source.drain.best import best_drain
+from kuvasz.source.drain.plain import PlainDrain
 
 
 class Connection:
@@ -34,6 +35,7 @@ def plain(*given: Any, **more: Any) -> tuple[PlainDrain, Connection]:
     connection: Any = Connection(*given, **more)
     found = best_drain(connection)
     assert isinstance(found, PlainDrain), "where libpq's functions cannot be had"
+    assert isinstance(best_drain(connection, compiled=False), PlainDrain)
     return found, connection
 
 
@@ -54,7 +56,7 @@ def test_it_stops_with_the_message_that_reaches_the_limit(limit: int, taken: int
 
 
 def test_a_gulp_of_tiny_messages_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "MAX_MESSAGES", 2)
+    monkeypatch.setattr(module, "MAX_MESSAGES", 2)
     found, _ = plain([b"a", b"b", b"c"])
     assert found.drain(100) == 2
     found.clear()
