@@ -286,6 +286,7 @@ class App:
         self.lake.open()
         if self._staged is not None:
             self._staged.open()
+            self._staged.keep_orders([sync.mapped.name for sync in self.sources])
         elif self._holds_lease and (index := log_index(self.config)) is not None:
             index.retire()
         self._sources.earlier.begin()
@@ -369,7 +370,8 @@ def _staged(config: Config, sources: int) -> StagedLog | None:
         return None
     store = ObjectFolder(cluster.log_location, store_access.of_lake(config.lake))
     return StagedLog(
-        index, store, interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=sources
+        index, store, interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=sources,
+        role=cluster.role,
     )  # fmt: skip
 
 

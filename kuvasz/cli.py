@@ -102,6 +102,9 @@ def run(  # noqa: PLR0913 (its options)
     snapshot_only: Annotated[
         bool, typer.Option("--snapshot-only", help="Copy every table once, leave nothing at the sources, and end.")
     ] = False,
+    role: Annotated[
+        str | None, typer.Option("--role", help="all, read or apply: as cluster.role.", show_default=False)
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     """Replicate PostgreSQL databases into an Iceberg lake until stopped; or carry out a verb."""
@@ -110,11 +113,15 @@ def run(  # noqa: PLR0913 (its options)
         raise typer.Exit
     named_apart = (("format", log_format), ("level", log_level), ("file", log_file))
     told = [f"log.{option}={value}" for option, value in named_apart if value is not None]
+    told += [] if role is None else [f"cluster.role={role}"]
     context.obj = _Globals(config=config, settings=(*(settings or ()), *told))
     if context.invoked_subcommand is not None:
         return
     hangup = _remembered_hangup()
     loaded = _read(context)
+    if until_caught_up and loaded.config.cluster.role == "read":
+        hint = "give it to the one that applies"
+        raise ConfigError("--until-caught-up: a process that reads does not know what is in the lake", hint=hint)
     logs = loaded.config.log
     log.set_up(logs.format, loaded.secrets, level=logs.level, file=logs.file)
     if snapshot_only and loaded.config.cluster.coordinator is not None:
@@ -165,6 +172,8 @@ class _Run:
 
     async def replicate(self, loaded: Loaded) -> int:
         """Replicate until told to stop; return the exit code."""
+        if self._member is not None and loaded.config.cluster.role == "read":
+            return await self._read(loaded, self._member)
         from kuvasz.app import App
         from kuvasz.verbs.maps import patterns
 
@@ -194,6 +203,27 @@ class _Run:
         finally:
             if await asyncio.to_thread(are_seen_off):  # else the lease ends by itself
                 await asyncio.to_thread(self._member.leave)
+
+    @staticmethod
+    async def _read(loaded: Loaded, member: ClusterMember) -> int:
+        """Only read the sources, without Spark, until told to stop; return the exit code."""
+        from kuvasz.verbs.cluster.reading import SourcesRead
+        from kuvasz.verbs.cluster.standby import Standby
+        from kuvasz.verbs.cluster.standby_server import serve
+
+        standby, stop = Standby(loaded, member), asyncio.Event()
+        try:
+            _on_end(stop.set)
+            async with serve(standby, loaded.config.server):
+                is_mine = await standby.wait_to_read(stop)
+            if not is_mine:
+                return 0
+            _settle()
+            reading = SourcesRead(standby.loaded)
+            async with serve(standby, loaded.config.server, reading.status):
+                return await reading.run(stop)
+        finally:
+            await asyncio.to_thread(member.leave)
 
     async def _run(self, loaded: Loaded, application: App) -> int:
         from kuvasz.console import show

@@ -44,6 +44,7 @@ class Event(enum.Enum):
     STATE_ADOPTED = "state_adopted", INFO, "what was remembered before is in the coordinator now"
     LEASE_UNRENEWED = "lease_unrenewed", WARNING, "the lease could not be renewed"
     LOG_OPEN = "log_open", INFO, "changes are staged in the lake's store before sources let go of them"
+    READING_BEGUN = "reading_begun", INFO, "a source is read as the process that applies has ordered it"
     STAGING_FAILED = "staging_failed", WARNING, "nothing can be staged now: sources keep their changes"
     STAGING_GOES_ON = "staging_goes_on", INFO, "changes are staged again"
     LEASE_LOST = "lease_lost", ERROR, "the lease is lost: this process ends"

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
-from kuvasz.config.model import CatalogType, Consistency, Deletes, OnBadValue, PartitionRemoved
+from kuvasz.config.model import CatalogType, ClusterRole, Consistency, Deletes, OnBadValue, PartitionRemoved
 from kuvasz.config.problem import Path, Problem, listed
 from kuvasz.model import TableType
 
@@ -198,7 +198,12 @@ def _writers(config: Config) -> Iterator[Problem]:
 
 def _staged(config: Config) -> Iterator[Problem]:
     """What the staged log cannot do yet: it keeps messages as they were sent."""
+    if config.cluster.name.endswith("/read"):
+        yield Problem(path=("cluster", "name"), message="must not end in /read, which stands for those that read")
     if config.cluster.log is None:
+        if config.cluster.role is not ClusterRole.ALL:
+            message = f"cannot be {config.cluster.role} without cluster.log, by which changes go to the other one"
+            yield Problem(path=("cluster", "role"), message=message)
         return
     if config.cluster.coordinator is None:
         yield Problem(path=("cluster", "log"), message="needs cluster.coordinator, which knows what is staged")

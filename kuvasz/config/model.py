@@ -44,6 +44,14 @@ class CatalogType(enum.StrEnum):
     GLUE = "glue"
 
 
+class ClusterRole(enum.StrEnum):
+    """What a process of a cluster does."""
+
+    ALL = "all"
+    READ = "read"
+    APPLY = "apply"
+
+
 class OnSchemaChange(enum.StrEnum):
     """What happens when a source table's columns change."""
 
@@ -695,6 +703,10 @@ class ClusterConfig(Section):
     lease: Annotated[kinds.Duration, kinds.durations("2s", "10m")] = 10.0
     """A process that nobody has heard of for so long is taken for dead, and another one takes over. One that cannot
     reach the coordinator for so long ends itself."""
+
+    role: ClusterRole = ClusterRole.ALL
+    """`all` replicates. With a log that can be shared out: `read` has the slots of the sources and stages what comes,
+    without a JVM; `apply` does all else. `--role` says it for one of several processes with the same file."""
 
     log: kinds.Text | None = None
     """A folder in the lake's store, such as `s3://lake/_kuvasz/log`, in which changes are staged: no source keeps WAL

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
+from kuvasz.config.model import ClusterRole
 from kuvasz.errors import LakeError, SlotLost, SourceError, StateError, place_of, start_over
 from kuvasz.events import Event, EventLog
 from kuvasz.staging import slice_format
+from kuvasz.staging.apart.follower import LogFollower
 from kuvasz.staging.object_name import is_of_before
 from kuvasz.staging.ports import ObjectStore
 from kuvasz.staging.slice_format import SliceDamaged, SliceData
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
 from kuvasz.staging.writer import LogWriter
-from kuvasz.state.staged.ports import LogIndex, LogLease, StagedSlice
+from kuvasz.state.staged.orders import KnownPast, StreamOrder
+from kuvasz.state.staged.ports import LogIndex, LogLease, StagedPosition, StagedSlice
 
 _log = EventLog(__name__)
 
@@ -38,27 +41,41 @@ _TURN_S: Final = 5.0
 class StagedLog:
     """The log. From any thread; calls block unless they say otherwise.
 
+    Large because whoever receives, hears, begins anew and looks at sources meets here, in one process or in two.
+
     Args:
         index: Where it is known what is staged.
         store: Where objects are.
         interval_s: Between two objects.
         object_bytes: At which one is written before that.
         sources: About how many there are: they share the memory.
+        role: `read`: it is staged here, and heard elsewhere; `apply`: it is staged elsewhere.
     """
 
     def __init__(
-        self, index: LogIndex, store: ObjectStore, *, interval_s: float, object_bytes: int, sources: int
+        self,
+        index: LogIndex,
+        store: ObjectStore,
+        *,
+        interval_s: float,
+        object_bytes: int,
+        sources: int,
+        role: ClusterRole = ClusterRole.ALL,
     ) -> None:
         self._index = index
         self._store = store
+        self._role = role
         self.room = StagedRoom(_WAITING * object_bytes)
-        self._keep_bytes = max(_LEAST_KEPT, object_bytes // max(1, sources))
+        keep_bytes = max(_LEAST_KEPT, object_bytes // max(1, sources))
+        self._keep_bytes = keep_bytes if role is ClusterRole.ALL else -1
         self._sources: dict[str, StagedSource] = {}
         self._lock = threading.Lock()
         self._listeners: dict[str, Callable[[], None]] = {}
-        self.writer = LogWriter(
-            index, store, self._all, self.room, interval_s=interval_s, object_bytes=object_bytes, on_staged=self._tell
-        )
+        self.follower = LogFollower(index, store, self._all, self._tell) if role is ClusterRole.APPLY else None
+        self.writer = self.follower or LogWriter(
+            index, store, self._all, self.room, interval_s=interval_s, object_bytes=object_bytes,
+            on_staged=self._tell, is_alone=role is ClusterRole.ALL,
+        )  # fmt: skip
 
     def open(self) -> None:
         """Take over what earlier processes have staged, and begin to stage.
@@ -74,7 +91,10 @@ class StagedLog:
                 name: StagedSource(name, position, self.room, self._keep_bytes)
                 for name, position in positions.items()
             }
-        self._remove_strays(lease)
+        if self.follower is None:
+            self._remove_strays(lease)
+        else:
+            self.follower.look()
         self.writer.start(lease)
         _log.tell(Event.LOG_OPEN, place=self._store.place, sources=len(positions))
 
@@ -142,7 +162,7 @@ class StagedLog:
             source = self.source(name)
             to = max(lsn, source.newest[1])
             self._index.set_back(name, to)
-            source.set_back(to)
+            source.set_back(to, self._index.positions()[name].past)
             return source.applied
 
     def abandon_open(self, name: str) -> None:
@@ -154,8 +174,64 @@ class StagedLog:
         with self._turn():
             source = self.source(name)
             # Of one that ended the last parts may be in memory alone, and those before them are needed.
-            self._index.abandon_open(name, source.newest[1])
+            self._index.abandon_open(name, source.newest[1], source.known.past)
             source.abandon_open()
+
+    def look(self, name: str) -> StagedPosition | None:
+        """Return how far a source is staged, as the index has it, and go by that from now on; None: it is not known.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        if self.follower is not None:
+            self.follower.look()
+        return self.source(name).position
+
+    def take_over(self, pasts: Mapping[str, int]) -> list[str]:
+        """Begin to receive sources where they are staged.
+
+        Args:
+            pasts: Source -> of which past it is to be.
+
+        Returns:
+            Those that are.
+
+        Raises:
+            StateError: The coordinator does not answer, or the store cannot be written now.
+        """
+        with self._turn():
+            positions = self._index.positions()
+            of_now = [name for name, past in pasts.items() if name in positions and positions[name].past == past]
+            for name in of_now:
+                self.source(name).begin(positions[name])
+            return of_now
+
+    def give(self, name: str, order: StreamOrder, known: KnownPast) -> None:
+        """Have a source read by another process.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        self._index.give(name, order, known)
+
+    def keep_orders(self, names: Collection[str]) -> None:
+        """Have no others than some sources read by another process: the rest has left the map.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        if self.follower is not None:
+            for name in self._index.orders().keys() - set(names):
+                self.withdraw(name)
+
+    def withdraw(self, name: str) -> None:
+        """Have a source read by nobody.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._turn():
+            self._index.withdraw(name)
 
     def forget(self, name: str) -> None:
         """Forget a source whose slot is gone.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kuvasz.staging.staged_log import StagedLog
     from kuvasz.state.ports import SourceRecord
     from kuvasz.state.progress import Progress
+    from kuvasz.state.staged.ports import StagedPosition
 
 
 class StagedPast:
@@ -24,6 +25,39 @@ class StagedPast:
         self._log = log
         self._source = source
         self._progress = progress
+        self._seen: StagedPosition | None = None
+
+    @property
+    def is_read_elsewhere(self) -> bool:
+        """Whether another process has the source's slot, and goes on with it whatever happens here."""
+        return self._log is not None and self._log.follower is not None
+
+    def look(self) -> None:
+        """Have what is staged by now be what the source is compared with: called when its slot has been looked at.
+
+        Where another process stages, the log grows: a slot that was seen before is no further than what is seen now,
+        and the end of the WAL, which is asked for after it, is.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        if self._log is not None and self.is_read_elsewhere:
+            self._seen = self._log.look(self._source)
+
+    def release(self) -> bool:
+        """Have nobody read the slot any more that is to go; return whether another process may still be at it.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        if self._log is None or not self.is_read_elsewhere:
+            return False
+        self._log.withdraw(self._source)
+        return True
+
+    def _position(self) -> StagedPosition:
+        assert self._log is not None
+        return self._seen or self._log.source(self._source).known
 
     @property
     def is_known(self) -> bool:
@@ -33,13 +67,13 @@ class StagedPast:
     @property
     def ended_lsn(self) -> int:
         """End of the last transaction that is staged; 0 for none."""
-        return self._log.source(self._source).known.ended if self._log is not None and self.is_known else 0
+        return self._position().ended if self._log is not None and self.is_known else 0
 
     def standing(self, standing: SourceRecord) -> SourceRecord:
         """Return what is known of the source, with what its server was told at most: what is staged."""
         if self._log is None or not self.is_known:
             return standing
-        return dataclasses.replace(standing, confirmed_lsn=self._log.source(self._source).known.lsn)
+        return dataclasses.replace(standing, confirmed_lsn=self._position().lsn)
 
     def begin_anew(self, lsn: int) -> None:
         """Begin at an LSN, whatever was before.
@@ -49,6 +83,7 @@ class StagedPast:
         """
         if self._log is not None:
             self._log.begin_anew(self._source, lsn)
+        self._seen = None
         self._progress.begin_anew(self._source, lsn)
 
     def take_up(self, lsn: int) -> None:
@@ -57,6 +92,7 @@ class StagedPast:
         Raises:
             StateError: The coordinator does not answer.
         """
+        self._seen = None
         if self._log is not None and not self.is_known:
             self._log.begin_anew(self._source, lsn)
 
@@ -70,6 +106,7 @@ class StagedPast:
             self._progress.begin_anew(self._source, lsn)
         else:
             self.take_up(lsn)
+            self._seen = None
             self._progress.begin_anew(self._source, self._log.set_back(self._source, lsn))
 
 

@@ -5,6 +5,7 @@ Three meet here: the loop adds what came and hands it on, a thread writes object
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 
@@ -34,6 +35,7 @@ class StagedSource:
         self.on_added: Callable[[], None] = lambda: None  #: called on the loop
         self._keep_bytes = keep_bytes
         self._lock = threading.Lock()
+        self._is_left = False
         self._kept = StretchList()
         self._dropped = 0 if position is None else position.number  #: number of the last one that is there no more
         self._added = self._dropped  #: of the last one that was ever there
@@ -60,6 +62,7 @@ class StagedSource:
         """Begin at a position, with nothing of before."""
         with self._lock:
             self.position, self.applied = position, position.applied
+            self._is_left = False
             self._dropped = self._added = max(self._added, position.number)
             self._kept.clear()
             self._base_lsn = position.lsn
@@ -67,23 +70,55 @@ class StagedSource:
             self.past += 1
             self._weigh()
 
-    def set_back(self, lsn: int) -> None:
-        """Take note that what was said to be nothing of ours behind an LSN may be another server's by now."""
+    def set_back(self, lsn: int, past: int) -> None:
+        """Take note that what was said to be nothing of ours behind an LSN may be another server's by now.
+
+        Args:
+            lsn: The LSN.
+            past: As the index has it since.
+        """
         with self._lock:
             known = self.known
-            self.position = StagedPosition(
-                lsn=min(known.lsn, lsn), ended=known.ended, number=known.number, applied=min(known.applied, lsn)
+            self.position = dataclasses.replace(
+                known, lsn=min(known.lsn, lsn), applied=min(known.applied, lsn), past=past
             )
             self.applied = min(self.applied, lsn)
             self._kept.hear_until(lsn)
             self.past += 1
             self._base_lsn = None if self._base_lsn is None else min(self._base_lsn, lsn)
 
+    # Whoever hears what another process stages
+
+    def follow(self, position: StagedPosition) -> bool:
+        """Take over how far another process has staged it; return whether that is further than it was.
+
+        Nothing of it is in memory: all is to be fetched.
+        """
+        with self._lock:
+            known, self.position = self.position, position
+            self._dropped = self._added = position.number
+            self._base_lsn = None
+            if known is None:
+                self.applied = position.applied
+                return True
+            if known.given_up != position.given_up:
+                self.generation += 1
+            return (known.lsn, known.number, known.given_up) != (position.lsn, position.number, position.given_up)
+
     # Whoever receives it
+
+    def leave(self) -> None:
+        """Let go of all, and of what still comes: the source begins anew, or is not wanted any more."""
+        with self._lock:
+            self._is_left = True
+            self._kept.clear()
+            self._weigh()
 
     def add(self, stretches: Sequence[Stretch]) -> None:
         """Take what came."""
         with self._lock:
+            if self._is_left:
+                return
             self._kept.add(stretches)
             if stretches:
                 self._added = stretches[-1].number
@@ -117,9 +152,7 @@ class StagedSource:
     def staged(self, position: StagedPosition) -> None:
         """Take note that everything up to a position is staged."""
         with self._lock:
-            self.position = StagedPosition(
-                lsn=position.lsn, ended=position.ended, number=position.number, applied=self.known.applied
-            )
+            self.position = dataclasses.replace(position, applied=self.known.applied)
             self._kept.staged(position.number)
             self._drop()
             self._weigh()
@@ -130,10 +163,7 @@ class StagedSource:
     def noted(self, applied: int) -> None:
         """Take note that the index knows how far the lake is."""
         with self._lock:
-            known = self.known
-            self.position = StagedPosition(
-                lsn=known.lsn, ended=known.ended, number=known.number, applied=max(known.applied, applied)
-            )
+            self.position = dataclasses.replace(self.known, applied=max(self.known.applied, applied))
 
     # Whoever hears it
 

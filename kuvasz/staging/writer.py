@@ -12,7 +12,7 @@ import dataclasses
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from kuvasz import failpoints
@@ -26,7 +26,7 @@ from kuvasz.staging.staged_removal import StagedRemoval
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
 from kuvasz.staging.stretch import Stretch
-from kuvasz.state.staged.ports import LogIndex, LogLease, StagedPosition, StagedSlice
+from kuvasz.state.staged.ports import LogIndex, LogLease, SourcesMoved, StagedPosition, StagedSlice
 
 _log = EventLog(__name__)
 
@@ -59,6 +59,7 @@ class LogWriter:
         interval_s: Between two objects.
         object_bytes: At which one is written before that.
         on_staged: Called behind each step, in the writer's thread.
+        is_alone: Nobody else begins sources anew; else what was received of one that is, is let go of.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class LogWriter:
         interval_s: float,
         object_bytes: int,
         on_staged: Callable[[], None],
+        is_alone: bool = True,
     ) -> None:
         self.turn = threading.Lock()  #: held while a step is taken: who begins a source anew takes it, too
         self.error: KuvaszError | OSError | None = None  #: why nothing is staged just now
@@ -81,6 +83,7 @@ class LogWriter:
         self._interval_s = interval_s
         self._object_bytes = object_bytes
         self._on_staged = on_staged
+        self._is_alone = is_alone
         self._names = object_names(LogLease("", 0))
         self.removal = StagedRemoval(index, store)
         self.staged_at: float | None = None  #: monotonic seconds at which something was staged last
@@ -149,7 +152,10 @@ class LogWriter:
             if not stretches:
                 continue
             last = stretches[-1]
-            moves[source.name] = source.known, StagedPosition(lsn=last.lsn, ended=last.ended, number=last.number)
+            moves[source.name] = (
+                source.known,
+                dataclasses.replace(source.known, lsn=last.lsn, ended=last.ended, number=last.number),
+            )
             with_rows = [stretch for stretch in stretches if stretch.has_rows]
             if with_rows:
                 parts.append(slice_format.encode(source.name, with_rows))
@@ -173,6 +179,9 @@ class LogWriter:
                 self._index.append(made.name, made.slices, made.moves)
                 failpoints.hit("staged", StateError)
             except (OSError, KuvaszError) as error:
+                if isinstance(error, SourcesMoved) and not self._is_alone:
+                    self._leave(made, error.sources)
+                    return False
                 if self.error is None:
                     _log.tell(Event.STAGING_FAILED, error=str(error))
                 self.error = error
@@ -188,8 +197,18 @@ class LogWriter:
                 self.removal.objects += bool(made.slices)
                 return True
 
+    def _leave(self, made: _Object, sources: Collection[str]) -> None:
+        """Let go of what was received of sources that begin anew; the index has nothing of the object."""
+        for source in self._sources():
+            if source.name in sources:
+                source.leave()
+        if made.slices:
+            self._store.remove([made.name])
+
     def _shorten(self) -> None:
         """Have the index know how far the lake is, and remove what nobody needs any more."""
+        if not self._is_alone:
+            return  # whoever applies does that
         with self.turn:
             self.removal.look(self._sources())
         self.removal.remove()

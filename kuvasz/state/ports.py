@@ -344,7 +344,8 @@ class ClusterNode:
     map_digest: str  #: of its map: alike for maps that say the same
     since: float  #: unix seconds of its start
     silent_s: float  #: seconds since it was heard of
-    is_holder: bool  #: it replicates
+    is_holder: bool  #: it does what its role is, and others stand by
+    role: str = "all"  #: as `cluster.role`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ def cluster_member(config: Config, does: str, on_lost: Callable[[str], None]) ->
         on_lost: Told why the lease is lost, before anybody else can have it; from a thread of its own.
     """
     found = _cluster(config)
-    return None if found is None else found.member(does, on_lost)
+    return None if found is None else found.member(does, on_lost, config.cluster.role)
 
 
 def shared_pieces(config: Config) -> SharedPieces | None:

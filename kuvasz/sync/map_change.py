@@ -114,10 +114,15 @@ async def _until_done(mapped: Sequence[Source], step: Callable[[], object]) -> N
 
 async def _release(sources: Sources, source: Source, *, is_dropping: bool) -> None:
     """Say what a source that left the map still has of ours, or drop it."""
-    name, error = source.object_name, await _dropped(source) if is_dropping else None
-    if is_dropping and error is None and sources.shared.staged is not None:
+    name, staged = source.object_name, sources.shared.staged
+    is_read = staged is not None and staged.follower is not None
+    if staged is not None and is_read:
+        with contextlib.suppress(StateError):  # then the next start does it
+            await asyncio.to_thread(staged.withdraw, source.name)
+    error = await _dropped(source, is_read=is_read) if is_dropping else None
+    if is_dropping and error is None and staged is not None:
         with contextlib.suppress(StateError):  # then its objects stay until it comes back
-            await asyncio.to_thread(sources.shared.staged.forget, source.name)
+            await asyncio.to_thread(staged.forget, source.name)
     if is_dropping and error is None:
         sources.released = tuple(one for one in sources.released if one is not source)
         _log.tell(Event.SOURCE_RELEASED_WHOLE, source=source.name, slot=name)
@@ -127,12 +132,12 @@ async def _release(sources: Sources, source: Source, *, is_dropping: bool) -> No
     _log.tell(Event.SOURCE_RELEASED, source=source.name, slot=name, hint=hint, **why)
 
 
-async def _dropped(source: Source) -> KuvaszError | None:
+async def _dropped(source: Source, *, is_read: bool) -> KuvaszError | None:
     """Drop slot and publications of a source; return why they are there still, if they are."""
     backoff, error = Backoff(), None
     for _ in range(_DROPS):
         try:
-            await asyncio.wrap_future(in_thread(lambda: _drop(source)))
+            await asyncio.wrap_future(in_thread(lambda: _drop(source, is_read=is_read)))
         except KuvaszError as failed:
             error = failed
             if not isinstance(failed, SourceError):
@@ -143,9 +148,11 @@ async def _dropped(source: Source) -> KuvaszError | None:
     return error
 
 
-def _drop(source: Source) -> None:
+def _drop(source: Source, *, is_read: bool) -> None:
     name = source.object_name
     with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        if is_read:  # by a process that may not have seen yet that it is not to
+            slots.end_reader(connection, name)
         # The slot first: it keeps WAL, and a publication that goes before it would break its stream.
         slots.drop(connection, name)
         for made in (name, inserts.object_name(name)):

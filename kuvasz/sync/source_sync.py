@@ -260,6 +260,7 @@ class SourceSync:
         reader = parts.stream.open(start.publications, start.system_id, url)
         if self._lifetime.is_ending:
             return
+        await reader.arrange()
         parts.rejoin.begin(new)
         async with asyncio.TaskGroup() as tasks:
             beside = [

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.config.model import ClusterRole
 from kuvasz.errors import ConfigError, StateTaken
+from kuvasz.model import Applied, SourcePosition
 from kuvasz.state.coordinator.store import CoordinatorStore
+from kuvasz.state.ports import SourceRecord
 from kuvasz.state.staged.memory import MemoryIndex
-from kuvasz.state.staged.ports import LogIndex, StagedPosition, StagedSlice
+from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
+from kuvasz.state.staged.ports import LogIndex, SourcesMoved, StagedPosition, StagedSlice
 from tests.support.postgres import Database
 
 
@@ -151,6 +155,105 @@ def test_another_past_has_nothing_of_the_one_before(index: LogIndex) -> None:
     index.forget("eu")
     assert (index.positions(), numbers(index, "eu")) == ({}, [])
     assert index.applied({}, removed=["a"]) == ["b"]
+
+
+def order(*publications: str) -> StreamOrder:
+    return StreamOrder(slot="s", publications=publications, system_id="7", timeline=1)
+
+
+def test_what_was_received_before_a_source_begins_anew_is_refused(index: LogIndex) -> None:
+    """So it is, whatever it stands at: the next slot may begin where the one before stood."""
+    for source in ("eu", "us"):
+        index.begin_anew(source, 100)
+    before = index.positions()
+    steps: list[Callable[[], None]] = [
+        lambda: index.begin_anew("eu", 100), lambda: index.set_back("eu", 100), lambda: index.withdraw("eu"),
+        lambda: index.give("eu", order("p"), KnownPast()),
+    ]  # fmt: skip
+    after = {name: dataclasses.replace(one, lsn=200, number=1) for name, one in before.items()}
+    for step in steps:
+        step()
+        moves = {name: (before[name], after[name]) for name in before}
+        with pytest.raises(SourcesMoved) as caught:
+            index.append("a", [piece("eu", 1, 200), piece("us", 1, 200)], moves)
+        assert caught.value.sources == {"eu"}
+        with pytest.raises(SourcesMoved):
+            index.abandon_open("eu", 0, before["eu"].past)
+        assert (numbers(index, "us"), set(index.objects())) == ([], set()), "all of it or nothing"
+        assert index.positions()["eu"].past > before["eu"].past
+        before["eu"] = index.positions()["eu"]
+        index.abandon_open("eu", 0, before["eu"].past)
+    index.append("a", [], {name: (one, dataclasses.replace(one, lsn=200, number=1)) for name, one in before.items()})
+    index.forget("eu")
+    index.begin_anew("eu", 100)
+    assert index.positions()["eu"].past > before["eu"].past, "a number never comes twice"
+
+
+def test_an_order_stands_until_another_one_is_given_or_it_is_withdrawn(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    assert index.orders() == {}
+    known = KnownPast(
+        standing=SourceRecord(system_id="7", timeline=2), applied_lsn=5, applied=(Applied(1, 2, 3),),
+        copied=(SourcePosition(lsn=4, started_us=6),),
+    )  # fmt: skip
+    index.give("eu", order("p"), KnownPast())
+    first = index.orders()["eu"]
+    index.give("eu", order("p"), known)
+    assert index.orders() == {"eu": GivenOrder(past=first.past, order=order("p"), known=known)}
+    assert index.positions()["eu"].past == first.past
+    answer = StreamAnswer(is_receiving=False, error=None, standing=known.standing, past=first.past)
+    index.answer("eu", first.past - 1, answer)
+    assert index.answers() == {}
+    index.answer("eu", first.past, answer)
+    assert index.answers() == {"eu": answer}
+    index.give("eu", order("p"), KnownPast())
+    assert index.answers() == {"eu": answer}
+    index.give("eu", order("p", "q"), known)
+    assert index.orders()["eu"].past > first.past
+    assert index.answers() == {}, "what was said was said to another one"
+    index.withdraw("eu")
+    assert index.orders() == {}
+    index.withdraw("nobody")
+
+
+def test_parts_that_were_given_up_are_counted(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    index.append("a", [piece("eu", 1, 201, is_open=True)], {"eu": (position(100, 0), position(100, 1, ended=0))})
+    index.abandon_open("eu", 0)
+    index.abandon_open("eu", 0)
+    assert index.positions()["eu"].given_up == 1
+
+
+@pytest.mark.postgres
+def test_orders_end_where_one_process_does_everything(database: Database, tmp_path: Path) -> None:
+    stores = [CoordinatorStore(lambda: database.url, "tests", tmp_path / str(number), 30.0) for number in range(3)]
+    roles = (ClusterRole.APPLY, ClusterRole.READ, ClusterRole.ALL)
+    does = ("applies", "reads", "replicates")
+    for store, role in zip(stores, roles, strict=True):
+        store._lease.role = role
+    applier, reader, both = (store.log_index for store in stores)
+    assert [store._lease.take(what, "") for store, what in zip(stores[:2], does, strict=False)] == [None, None]
+    first = reader.open()
+    assert applier.open().number != first.number
+    applier.begin_anew("eu", 100)
+    applier.give("eu", order("p"), KnownPast())
+    at = reader.positions()["eu"]
+    reader.append("a", [piece("eu", 1, 200)], {"eu": (at, dataclasses.replace(at, lsn=200, number=1))})
+    assert (applier.reader() or pytest.fail("there is one")).node == stores[1]._lease.node
+    reader.open()
+    assert applier.orders().keys() == {"eu"}
+    assert stores[2]._lease.take("replicates", "") is not None
+    for store in stores[:2]:
+        store._lease.give_back()
+    assert applier.reader() is None
+    assert stores[2]._lease.take("replicates", "") is None
+    assert both.open().number > first.number, "objects of before are of before"
+    assert both.orders() == {}
+    for late in (lambda: reader.append("b", [], {}), lambda: applier.withdraw("eu")):
+        with pytest.raises(StateTaken):
+            late()
+    for store in stores:
+        store._database.close()
 
 
 def test_an_index_is_left_only_when_nothing_is_staged(index: LogIndex) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from kuvasz.config.model import ClusterRole
 from kuvasz.errors import ConfigError, StateError, StateTaken
 from kuvasz.model import SourcePosition
 from kuvasz.state.coordinator.adoption import ASIDE
@@ -32,16 +33,17 @@ KEY = ("shop.items", "shop_eu")
 class Node:
     """A process of the cluster."""
 
-    def __init__(self, url: str, folder: Path, lease_s: float) -> None:
+    def __init__(self, url: str, folder: Path, lease_s: float, role: ClusterRole) -> None:
         self.store = CoordinatorStore(lambda: url, "tests", folder, lease_s)
+        self.does = {"all": "replicates", "read": "reads", "apply": "applies"}[role]
         self.lost: list[tuple[str, float]] = []  #: why, and how long before the lease's end
-        self.member: CoordinatedMember = self.store.member("tests", self._lose)
+        self.member: CoordinatedMember = self.store.member("tests", self._lose, role)
 
     def _lose(self, why: str) -> None:
         self.lost.append((why, self.store._lease.ends_at - clock_s()))
 
     def take(self) -> bool:
-        return self.member.take("replicates", "map") is None
+        return self.member.take(self.does, "map") is None
 
     def sleep(self) -> None:
         """Neither renew nor notice anything any more, as a process that is stopped."""
@@ -52,13 +54,46 @@ class Node:
 def node(database: Database, tmp_path: Path) -> Iterator[Callable[..., Node]]:
     with contextlib.ExitStack() as stack:
 
-        def make(name: str, lease_s: float = 30.0) -> Node:
-            made = Node(database.url, tmp_path / name, lease_s)
+        def make(name: str, lease_s: float = 30.0, role: ClusterRole = ClusterRole.ALL) -> Node:
+            made = Node(database.url, tmp_path / name, lease_s, role)
             stack.callback(made.member.leave)
             made.member.join()
             return made
 
         yield make
+
+
+def test_one_that_reads_and_one_that_applies_have_a_lease_each(node: Callable[..., Node]) -> None:
+    read, apply = node("read", role=ClusterRole.READ), node("apply", role=ClusterRole.APPLY)
+    others = node("read 2", role=ClusterRole.READ), node("apply 2", role=ClusterRole.APPLY), node("all")
+    assert read.take()
+    assert apply.take()
+    assert not any(other.take() for other in others)
+    wait_until(lambda: len(read.member.nodes()) == 5, "all are seen")
+    assert {(found.name, found.role) for found in read.member.nodes() if found.is_holder} == {
+        (read.member.node, "read"), (apply.member.node, "apply"),
+    }  # fmt: skip
+    read.member.leave()
+    assert not others[2].take(), "somebody applies still"
+    apply.member.leave()
+    assert others[2].take()
+    assert not others[0].take()
+    assert not others[1].take()
+    with others[2].store._database.session("write a note") as session:
+        others[2].store._lease.prove(session)
+
+
+def test_one_that_is_late_has_nothing_of_either_lease(node: Callable[..., Node]) -> None:
+    everything, read = node("all", lease_s=2.0), node("read", role=ClusterRole.READ)
+    assert everything.take()
+    everything.sleep()
+    wait_until(read.take, "nobody has heard of it for a lease")
+    assert read.member.was_killed
+    with (
+        everything.store._database.session("write a note") as session,
+        pytest.raises(StateTaken, match="another process replicates"),
+    ):
+        everything.store._lease.prove(session)
 
 
 def test_one_holds_the_lease_until_it_gives_it_back(node: Callable[..., Node]) -> None:

@@ -1,10 +1,13 @@
 """A whole kuvasz behind a staged log, with real sources and a real coordinator: the lake alone is in memory.
 
-It outlives the pipelines: one that dies leaves what it has staged, and the next one reads it.
+It outlives the pipelines: one that dies leaves what it has staged, and the next one reads it. Where one process reads
+and another one applies, the pipelines are those that apply.
 """
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +17,7 @@ from typing import Any
 import pytest
 
 from kuvasz.app import App
-from kuvasz.config.load import load
+from kuvasz.config.load import Loaded, load
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import LakeError
 from kuvasz.lake.memory.lake import MemoryLake
@@ -22,6 +25,7 @@ from kuvasz.lake.memory.write_stage import MemoryWritten
 from kuvasz.ports import TableWork
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
+from kuvasz.verbs.cluster.reading import SourcesRead
 from tests.support.lake import MemoryPipeline, group
 from tests.support.postgres import Database, create_database, drop_database, needs
 from tests.support.waiting import wait_until
@@ -54,8 +58,6 @@ class StagedPipeline(MemoryPipeline):
         self.lake = lake
 
     async def _main(self) -> int:
-        import asyncio
-
         self._loop = asyncio.get_running_loop()
         self.app = App(self.config, lake=self.lake, holds_lease=True)
         self._ready.set()
@@ -66,34 +68,79 @@ class StagedPipeline(MemoryPipeline):
         self.error = None
 
 
+class Reader:
+    """A process that reads, in a thread; it has the lease."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.error: BaseException | None = None
+        self.reading = SourcesRead(loaded)
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self.reading.run(self._stop))
+        except BaseException as error:  # noqa: BLE001 (told at the end)
+            self.error = error
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(30)
+        self._loop.close()
+        if self.error is not None:
+            raise self.error
+
+
 class World:
     """A source, a coordinator and a lake, and one process after another."""
 
-    def __init__(self, source: Database, coordinator: Database, folder: Path) -> None:
+    def __init__(self, source: Database, coordinator: Database, folder: Path, *, is_shared: bool) -> None:
         self.source, self.coordinator, self.folder = source, coordinator, folder
+        self.is_shared = is_shared
+        self.reader: Reader | None = None
         self.lake = Lake()
         self.log = folder / "log"
+        self.stores: list[Any] = []
         source.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
         source.execute("CREATE TABLE parts (id int PRIMARY KEY, n int)")
         for table in ("items", "parts"):
             source.execute(f"INSERT INTO {table} SELECT i, 0 FROM generate_series(1, 50) i")
 
     def pipeline(self, *tables: str, log: bool = True, **of_group: str) -> StagedPipeline:
+        """Return a process that applies; where there is one that reads, that runs from the first one on."""
+        if not self.is_shared:
+            return StagedPipeline(self.load("all", "replicates", tables, log=log, **of_group).config, self.lake)
+        made = StagedPipeline(self.load("apply", "applies", tables, **of_group).config, self.lake)
+        if self.reader is None:
+            self.reader = Reader(self.load("read", "reads", tables, **of_group))
+        return made
+
+    def stop_reader(self) -> None:
+        """End the process that reads, if there is one; the next pipeline has another one."""
+        reader, self.reader = self.reader, None
+        if reader is not None:
+            reader.stop()
+
+    def load(self, role: str, does: str, tables: Sequence[str], *, log: bool = True, **of_group: str) -> Loaded:
+        """Return what a process of a role is started with; it has the lease."""
         cluster = {"coordinator": self.coordinator.url, "lease": "10m"} | ({"log": str(self.log)} if log else {})
         wanted = dict.fromkeys(tables or ("items", "parts"))
         document = {
-            "pipeline": {"state": str(self.folder / "state"), "commit_interval": "20ms"},
+            "pipeline": {"state": str(self.folder / f"state-{role}"), "commit_interval": "20ms"},
             "server": {"address": None},
-            "cluster": {**cluster, "log_interval": "20ms"},
+            "cluster": {**cluster, "role": role, "log_interval": "20ms"},
             "lake": {"namespace": "shop"},
             "databases": [one | of_group for one in group({None: self.source}, wanted)],
         }
-        file = self.folder / "map.yaml"
+        file = self.folder / f"{role}.yaml"
         file.write_text(json.dumps(document))
-        config = load(file, {}).config
-        store: Any = state_of(config)
-        assert store._lease.take("replicates", "") is None
-        return StagedPipeline(config, self.lake)
+        loaded = load(file, {})
+        self.stores.append(state_of(loaded.config))
+        self.stores[-1]._lease.role = loaded.config.cluster.role
+        assert self.stores[-1]._lease.take(does, "") is None
+        return loaded
 
     def wait_confirmed(self) -> None:
         """Wait until the source was told that it may let go of all that it has committed so far."""
@@ -120,14 +167,17 @@ class World:
         assert self.coordinator.execute("SELECT count(*)::int FROM kuvasz.log_slice") == [(0,)]
 
 
-@pytest.fixture
-def world(database: Database, postgres18: EmbeddedPostgres, tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(params=["all", "read and apply"])
+def world(
+    database: Database, postgres18: EmbeddedPostgres, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[World]:
     needs(database.server, 15, "a staged log")
     coordinator = create_database(postgres18)
-    made = World(database, coordinator, tmp_path)
+    made = World(database, coordinator, tmp_path, is_shared=request.param != "all")
     yield made
-    store: Any = state_of(load(tmp_path / "map.yaml", {}).config)
-    store._database.close()
+    made.stop_reader()
+    for store in made.stores:
+        store._database.close()
     drop_database(coordinator)
 
 
@@ -213,6 +263,7 @@ def test_a_slot_that_is_lost_has_its_log_begun_anew(world: World, change: Callab
         world.wait_confirmed()
         first.die()
     world.lake.is_away.clear()
+    world.stop_reader()
     ((slot,),) = world.source.execute("SELECT slot_name FROM pg_replication_slots")
     world.source.execute(f"SELECT pg_drop_replication_slot('{slot}')")
     change()
@@ -229,6 +280,7 @@ def test_a_slot_that_someone_advanced_is_told_also_after_a_kill(world: World, ch
         change()
         world.wait_equal()
         first.die()
+    world.stop_reader()
     wait_until(
         lambda: world.source.execute("SELECT 1 FROM pg_replication_slots WHERE NOT active"), "nobody reads the slot"
     )
@@ -242,6 +294,7 @@ def test_a_slot_that_someone_advanced_is_told_also_after_a_kill(world: World, ch
         assert "was advanced by someone else" in second.errors()[0]
 
 
+@pytest.mark.parametrize("world", ["all"], indirect=True)
 def test_who_leaves_the_log_out_too_early_is_refused(world: World, change: Callable[[], None]) -> None:
     with world.pipeline() as first:
         first.wait_streaming()
@@ -265,3 +318,66 @@ def test_who_leaves_the_log_out_too_early_is_refused(world: World, change: Calla
         fifth.wait_streaming()
         change()
         world.wait_equal()
+
+
+@pytest.mark.parametrize("world", ["read and apply"], indirect=True)
+def test_one_that_reads_goes_on_without_the_one_that_applies(world: World, change: Callable[[], None]) -> None:
+    with world.pipeline() as first:
+        first.wait_streaming()
+        first.die()
+    change()
+    world.wait_confirmed()
+    assert list(world.log.iterdir())
+    world.stop_reader()
+    change()
+    with world.pipeline() as second:
+        change()
+        world.wait_equal()
+        assert not second.errors()
+        world.wait_empty()
+        # Nothing of ours happens: how far the source is known to be goes on all the same.
+        ((now,),) = world.source.execute("SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8")
+        wait_until(lambda: second.app.progress.confirmable("shop") >= now, "it is told")
+        world.source.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+        change()
+        world.wait_equal()
+        second.tell("resync", "shop.items", "shop")
+        change()
+        world.wait_equal()
+        assert second.app.view().staged is not None
+
+
+@pytest.mark.parametrize("world", ["read and apply"], indirect=True)
+def test_one_that_reads_says_which_source_its_map_lacks(world: World) -> None:
+    with world.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        world.stop_reader()
+        loaded = world.load("read", "reads", ())
+        (mapped,) = loaded.config.databases
+        another = mapped.model_copy(update={"database": "another"})
+        config = loaded.config.model_copy(update={"databases": (another,)})
+        world.reader = Reader(dataclasses.replace(loaded, config=config, store=None))
+        wait_until(lambda: "has another map" in str(pipeline.app.sync("shop").reader.facts.error), "it is told")
+
+
+@pytest.mark.parametrize("world", ["read and apply"], indirect=True)
+def test_a_slot_is_made_anew_under_one_that_reads(world: World, change: Callable[[], None]) -> None:
+    with world.pipeline(on_slot_lost="resync") as pipeline:
+        pipeline.wait_streaming()
+        change()
+        world.wait_equal()
+        assert world.reader is not None
+        ((slot,),) = world.source.execute("SELECT slot_name FROM pg_replication_slots")
+        world.source.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+
+        def is_dropped() -> bool:
+            drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active AND"
+            with world.source.connect() as session:
+                return session.execute(f"{drop} slot_name = %s", (slot,)).fetchone() is not None
+
+        wait_until(is_dropped, "somebody drops it")
+        change()
+        wait_until(lambda: pipeline.app.states.get("shop.items", "shop").copies == 2, "it is copied again")
+        change()
+        world.wait_equal()
+        world.wait_empty()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.model import ClusterRole
 from kuvasz.errors import KuvaszError, SlotLost, StateError, StateTaken
 from kuvasz.source.reading.staged_stream import StagedStream
 from kuvasz.staging import slice_format
@@ -24,6 +25,10 @@ from kuvasz.state.staged.memory import MemoryIndex
 from kuvasz.state.staged.ports import LogLease
 from tests.support import pgoutput
 from tests.support.memory_store import MemoryStore
+
+WRITES = frozenset(
+    {"append", "begin_anew", "set_back", "abandon_open", "applied", "forget", "give", "withdraw", "answer"}
+)
 
 #: Small, so that transactions go on in parts, and memory keeps a few stretches alone.
 PART_BYTES = 150
@@ -124,25 +129,27 @@ class Heard:
 
 
 class LeasedIndex:
-    """The index as one process sees it: it is refused once another one has the lease."""
+    """The index as one process sees it: it is refused once another one has the lease of its role."""
 
-    def __init__(self, index: MemoryIndex) -> None:
+    def __init__(self, index: MemoryIndex, role: ClusterRole) -> None:
         self._index = index
+        self._role = role
+        self._holders: dict[ClusterRole, int] = index.__dict__.setdefault("holders", {})
         self.number = 0
         self.lost_answers = 0  #: how many of the next writes are done, and say nothing
 
     def open(self) -> LogLease:
         lease = self._index.open()
-        self.number = lease.number
+        self.number = self._holders[self._role] = lease.number
         return lease
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._index, name)
-        if name not in {"append", "begin_anew", "set_back", "abandon_open", "applied", "forget"}:
+        if name not in WRITES:
             return found
 
         def write(*arguments: Any, **named: Any) -> Any:
-            if self._index._opened != self.number:
+            if self._holders[self._role] != self.number:
                 raise StateTaken("another process replicates by now")
             answer = found(*arguments, **named)
             if self.lost_answers:
@@ -206,18 +213,20 @@ class _Thread:
 class Process:
     """A process: its log, and of each source its connection and whoever hears it. It is what `Staging` is."""
 
-    def __init__(self, index: MemoryIndex, objects: dict[str, bytes]) -> None:
-        self.index, self.store, self.stop = LeasedIndex(index), FailingStore(objects), _Stop()
+    def __init__(self, index: MemoryIndex, objects: dict[str, bytes], role: ClusterRole = ClusterRole.ALL) -> None:
+        self.index, self.store, self.stop = LeasedIndex(index, role), FailingStore(objects), _Stop()
         made: Any = self.index
-        self.log = StagedLog(made, self.store, interval_s=0, object_bytes=OBJECT_BYTES, sources=1)
-        self.log._keep_bytes = KEEP_BYTES
+        self.log = StagedLog(made, self.store, interval_s=0, object_bytes=OBJECT_BYTES, sources=1, role=role)
+        if role is ClusterRole.ALL:
+            self.log._keep_bytes = KEEP_BYTES
         writer: Any = self.log.writer
         writer._thread, writer._stop = _Thread(), self.stop
         self.log.open()
 
     def stage(self) -> None:
         with contextlib.suppress(StateTaken):
-            self.log.writer._step()
+            writer: Any = self.log.writer
+            writer._step()
 
     def shorten(self) -> None:
         self.log.writer._shorten()
@@ -228,7 +237,7 @@ class Received:
 
     def __init__(self, process: Process, name: str, server: Server) -> None:
         self.process, self.log, self.name, self.server = process, process.log, name, server
-        if self.log.source(name).position is None:
+        if self.log.source(name).position is None and process.log._role is not ClusterRole.READ:
             self.log.begin_anew(name, server.confirmed)
         self.source = self.log.source(name)
         self.is_receiving, self.error = asyncio.Event(), None

@@ -20,13 +20,14 @@ ORDINARY = frozenset(
     damaged data database dead decode definition delete deleted deletion difference different differing document
     done downstream drain drop earlier edit elements embedded engine entry error evaluated events evolution exported
     expression expressions failed failure fetch fetched field fields file files filled filter finding flat float
-    flush folded folder foreign form format formatter full gathered gatherer gathering globals gone group handle
-    handover handshake held history iceberg import index input int internal interruption job jobs json jvm keepalive
-    kernel key keys kind kuvasz lake large last late layout level lifetime limit line list listing live load loaded
-    lock locked log logical logs loop lost maintainer maintenance manifest map mapped mask membership memory message
-    messages metrics mismatch move name needed neighbours node not number numbered observer of offset offsets on one
-    only open operations option options order ordering origin orphans other out outcome output own ownership page
-    parameter park parking part partition partitions parts pause pg pipeline plain plan planning policy position
+    flush folded folder foreign form format formatter full gathered gatherer gathering globals given gone group
+    handle handover handshake held history iceberg import index input int internal interruption job jobs json jvm
+    keepalive kernel key keys kind kuvasz lake large last late layout level lifetime limit line list listing live
+    load loaded lock locked log logical logs loop lost maintainer maintenance manifest map mapped mask membership
+    memory message messages metrics mismatch move moved name needed neighbours node not number numbered observer of
+    offset offsets on one only open operations option options order ordered ordering origin orphans other out
+    outcome output own ownership page parameter park parking part partition partitions parts pause pg pipeline plain
+    plan planning policy position
     postgres preflight preparation problem progress projecting projection publication publications put query range
     rates read reader readers reading recovery redactor refused rejoin relation relax removal removed rename renamed
     renames repair replaced replay replaying replica replication report request requests reset retry rewrite rights

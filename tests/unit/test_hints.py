@@ -78,7 +78,7 @@ _OPEN = "open"
 NOT_FOLLOWED = {
     r"REPLICA IDENTITY FULL|pg_drop_replication_slot|ALTER SYSTEM": _OPEN,
     r"^it (is|may be) (tried|compared|copied|looked at|begun)\b|^it begins again|^its table is copied"
-    r"|^it is tried again"
+    r"|^it is tried again|^the process that applies goes on"
     r"|kuvasz (reconnects|begins|copies|goes on|tries)|^kuvasz alters|^nothing (is|that was) (lost|confirmed)"
     r"|^so does kuvasz|kept until all have|it is (tried|copied) again(; see|,|$| by itself)": _BY_ITSELF,
     r"[Cc]hoose another|take (it|one|the entry|the whole|it out)|out of the map|name (one|it|another|its|the|a|…)"

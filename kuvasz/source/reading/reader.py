@@ -27,6 +27,7 @@ from kuvasz.route.assembler import Assembler, TypeLookup
 from kuvasz.source.reading.connection import Connection
 from kuvasz.source.reading.ends import Downstream, StreamStart, StreamWatch, Upstream
 from kuvasz.source.reading.facts import ReaderFacts, ReaderState
+from kuvasz.source.reading.following import Following
 from kuvasz.source.reading.gulps import Gulps
 from kuvasz.source.reading.handshake import Handshake
 from kuvasz.source.reading.options import ReaderOptions
@@ -47,6 +48,8 @@ _ANSWER_PAUSES_S = (0.02, 0.1, 0.5, 1.5)
 
 class Reader:
     """One source's reader. `run` is its task; everything else is called from the same loop.
+
+    Large because it is a connection, who receives it where that is another, and what observers ask of both.
 
     Args:
         upstream: Where changes come from.
@@ -102,7 +105,14 @@ class Reader:
             on_left=on_left,
         )
         self._handshake = Handshake(upstream, progress, assembler, facts, start)
-        self._staging = None if staged is None else Staging(upstream, staged, progress, start, received)
+        self._staging: Staging | Following | None = None
+        if staged is not None:
+            follower = staged.follower
+            self._staging = (
+                Staging(upstream, staged, progress, start, received)
+                if follower is None
+                else Following(upstream, staged, follower, start)
+            )
 
     @property
     def rows(self) -> int:
@@ -123,6 +133,15 @@ class Reader:
     def commit_us(self) -> int | None:
         """Commit time of the last transaction delivered, µs since 2000-01-01 UTC."""
         return self._assembler.commit_us
+
+    async def arrange(self) -> None:
+        """Have another process receive the stream, where this one does not: before anything counts on what comes.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        if self._staging is not None:
+            await self._staging.arrange()
 
     async def run(self) -> None:
         """Stream until `stop`; an `asyncio.CancelledError` leaves without the last status update.
@@ -179,6 +198,8 @@ class Reader:
 
     async def ask_sent_lsn(self) -> int | None:
         """Ask the server how much of its WAL it has sent; None if it does not answer soon, or nobody listens."""
+        if self._staging is not None and not self._staging.answers:
+            return None
         epoch, heard = self.epoch, self.facts.keepalive_bytes
         self._clock.send(is_reply_wanted=True)
         for pause_s in _ANSWER_PAUSES_S:

@@ -14,12 +14,13 @@ import numpy as np
 
 from kuvasz import errors
 from kuvasz.staging.retelling import Retelling
-from kuvasz.staging.stream_messages import heard_at_most
+from kuvasz.staging.stream_messages import heard_at_most, keepalive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kuvasz.model import UInt32s
+    from kuvasz.source.reading.following import Following
     from kuvasz.source.reading.staging import Staging
 
 #: Slices that are fetched before the reader has heard those before them.
@@ -39,7 +40,7 @@ class StagedStream:
 
     is_local = True
 
-    def __init__(self, staging: Staging) -> None:
+    def __init__(self, staging: Staging | Following) -> None:
         self._staging = staging
         self._source = staging.source
         self._from_lsn = self._source.applied
@@ -56,7 +57,7 @@ class StagedStream:
         self._failure: errors.KuvaszError | None = None
 
     @classmethod
-    async def open(cls, staging: Staging) -> StagedStream:
+    async def open(cls, staging: Staging | Following) -> StagedStream:
         """Return the stream, as soon as its source is connected.
 
         Raises:
@@ -167,6 +168,7 @@ class StagedStream:
                     )
                     self._fetched.append(told)
                     self._called()
+            self._hear_out()
         except errors.KuvaszError as error:
             self._failure = error
         except Exception as error:  # noqa: BLE001 (told by whoever hears the stream)
@@ -174,6 +176,13 @@ class StagedStream:
         else:
             self._fetching = None
         self._called()
+
+    def _hear_out(self) -> None:
+        """Have it said how far the server was heard, where no message of it says so: another process keeps those."""
+        known = self._source.known
+        if self._staging.log.follower is not None and not self._is_open and known.number == self._number:
+            said = keepalive(known.lsn)
+            self._fetched.append((said, np.array([len(said)], np.uint32)))
 
     def _added(self) -> None:
         self._called()

@@ -27,7 +27,7 @@ from kuvasz.staging.proof import Proof
 from kuvasz.staging.stream_messages import StreamMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from kuvasz.source.reading.ends import StreamStart, Upstream
     from kuvasz.source.reading.options import ReaderOptions
@@ -83,10 +83,20 @@ class Staging:
         progress: How far sources are in the lake.
         start: What proves that nothing is missing.
         options: What may be tuned.
+        free: Called in a thread before each connection: ends whatever else has the slot.
     """
 
+    answers = True  #: the server can be asked something through it
+
     def __init__(
-        self, upstream: Upstream, log: StagedLog, progress: Progress, start: StreamStart, options: ReaderOptions
+        self,
+        upstream: Upstream,
+        log: StagedLog,
+        progress: Progress,
+        start: StreamStart,
+        options: ReaderOptions,
+        *,
+        free: Callable[[], None] = lambda: None,
     ) -> None:
         self.log = log
         self.source: StagedSource = log.source(upstream.source)
@@ -103,8 +113,12 @@ class Staging:
             upstream.source, options, self._facts, staged, self._proof, start.record, self._wake
         )  # fmt: skip
         self._progress = progress
+        self._free = free
         self._past = self.source.past
         self._task: asyncio.Task[None] | None = None
+
+    async def arrange(self) -> None:
+        """Nothing is to be arranged: it is received here."""
 
     def begin(self) -> None:
         """Begin to receive."""
@@ -163,7 +177,9 @@ class Staging:
         """
         source, options = self._upstream.source, self._options
         await self._unless_stopped(asyncio.to_thread(self.log.abandon_open, source))
-        connection = await self._unless_stopped(Connection.open(self._upstream.conninfo, source))
+        await self._unless_stopped(asyncio.to_thread(self._free))
+        opening = Connection.open(self._upstream.conninfo, source, compiled=options.compiled)
+        connection = await self._unless_stopped(opening)
         try:
             async with asyncio.timeout(options.silence_timeout_s):
                 await self._unless_stopped(self._greet(connection))

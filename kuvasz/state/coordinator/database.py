@@ -65,6 +65,11 @@ CREATE TABLE kuvasz.piece (
 ALTER TABLE kuvasz.piece ALTER data SET STORAGE EXTERNAL; -- in CREATE TABLE from PostgreSQL 16 on
 """
 
+#: Of a later version, which who knows nothing of it goes on beside.
+_HAS_ROLES = """
+SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.node') AND attname = 'role' AND NOT attisdropped
+"""
+_ADD_ROLES = "ALTER TABLE kuvasz.node ADD COLUMN IF NOT EXISTS role text NOT NULL DEFAULT 'all'"
 
 _MAY_MAKE = """
 SELECT coalesce(has_schema_privilege(to_regnamespace('kuvasz'), 'CREATE'),
@@ -158,6 +163,8 @@ class CoordinatorDatabase:
                     session.execute(_TABLES)
             session.execute("SELECT pg_advisory_unlock(%s)", (_MAKING,))
         self._refuse_newer(_version(session) or VERSION)
+        if session.execute(_HAS_ROLES).fetchone() is None:
+            session.execute(_ADD_ROLES)
         self._is_ready = True
 
     @staticmethod

@@ -12,6 +12,7 @@ from typing import Final
 
 from typing_extensions import override
 
+from kuvasz.config.model import ClusterRole
 from kuvasz.state.coordinator.address_document import AddressDocument
 from kuvasz.state.coordinator.adoption import adopt
 from kuvasz.state.coordinator.database import CoordinatorDatabase
@@ -148,19 +149,25 @@ class CoordinatorStore(StateStore):
         """See `StateStore.own`."""
         return ClusterOwnership(self.member(does, lambda _: None), does, self._cluster)
 
-    def member(self, does: str, on_lost: Callable[[str], None]) -> CoordinatedMember:
+    def member(
+        self, does: str, on_lost: Callable[[str], None], role: ClusterRole = ClusterRole.ALL
+    ) -> CoordinatedMember:
         """Return this process's place in the cluster, which it is yet to take.
 
         Args:
             does: What it does with its state folder, for whoever finds that taken.
             on_lost: Told why the lease is lost, before anybody else can have it; from a thread of its own.
+            role: What it does in the cluster.
         """
+        self._lease.role = role
         heartbeat = Heartbeat(self._database, self._lease, on_lost)
         lock = FolderLock(self._folder, does)
         return CoordinatedMember(self._database, self._lease, lock, heartbeat, self._adopt)
 
     def _adopt(self) -> None:
         """Bring what this process remembers of before, unless one of the cluster did so; after a kill again."""
+        if self._lease.role is ClusterRole.READ:
+            return  # it writes none of that
         adopted = self._documents("adopted")
         if adopted.get("state") is None:
             adopt(self._folder, self)

@@ -5,18 +5,24 @@ Its tables are made where a log is asked for, so that a coordinator without one 
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
-from kuvasz.errors import StateTaken
-from kuvasz.state.staged.ports import LogIndex, LogLease, StagedPosition, StagedSlice, still_staged
+from kuvasz.config.model import ClusterRole
+from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder, orders_of
+from kuvasz.state.staged.ports import LogIndex, LogLease, SourcesMoved, StagedPosition, StagedSlice, still_staged
 
 if TYPE_CHECKING:
     from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
     from kuvasz.state.coordinator.lease import ClusterLease
+    from kuvasz.state.ports import LeaseHolder
+
+#: Of whom makes the tables: one that reads and one that applies may both begin for the first time.
+_MAKING: Final = 0x6B757661737C
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS kuvasz.log_source (
@@ -50,13 +56,27 @@ CREATE TABLE IF NOT EXISTS kuvasz.log_word (
     cluster text PRIMARY KEY,
     word text NOT NULL            -- that names of its objects begin with, and those of no other log
 );
+ALTER TABLE kuvasz.log_source
+    ADD COLUMN IF NOT EXISTS past bigint NOT NULL DEFAULT 0,     -- grows when what was received before counts no more
+    ADD COLUMN IF NOT EXISTS given_up bigint NOT NULL DEFAULT 0, -- how often staged parts of a transaction were
+    ADD COLUMN IF NOT EXISTS wanted jsonb,                       -- the order; null: nobody is to read it
+    ADD COLUMN IF NOT EXISTS known jsonb,                        -- what proves the source
+    ADD COLUMN IF NOT EXISTS answer jsonb;                       -- what came of the order
 """
-_IS_MADE: Final = "SELECT to_regclass('kuvasz.log_word') IS NOT NULL"
+_IS_MADE: Final = """
+SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_source') AND attname = 'answer')
+    AND to_regclass('kuvasz.log_word') IS NOT NULL
+"""
+#: No number comes twice, also not of a source that was forgotten meanwhile.
+_NEXT_PAST: Final = "greatest({0} + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)"
+_ANEW: Final = f"past = {_NEXT_PAST.format('s.past')}, wanted = NULL, answer = NULL"
 _ADD_WORD: Final = "INSERT INTO kuvasz.log_word (cluster, word) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _WORD: Final = "SELECT word FROM kuvasz.log_word WHERE cluster = %s"
 _UNAPPLIED: Final = "SELECT DISTINCT source FROM kuvasz.log_slice WHERE cluster = %s"
 _RETIRE: Final = "DELETE FROM kuvasz.log_source WHERE cluster = %s"
-_POSITIONS: Final = "SELECT source, lsn, ended, number, applied FROM kuvasz.log_source WHERE cluster = %s"
+_POSITIONS: Final = """
+SELECT source, lsn, ended, number, applied, past, given_up FROM kuvasz.log_source WHERE cluster = %s
+"""
 _ADD_OBJECT: Final = (
     "INSERT INTO kuvasz.log_object (cluster, name) VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING 1"
 )
@@ -68,20 +88,41 @@ SELECT %s, * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %
 #: One that stands where it is to go was moved by an attempt of which no answer came.
 _MOVE: Final = """
 UPDATE kuvasz.log_source AS s SET lsn = m.lsn, ended = m.ended, number = m.number
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
-    AS m (source, was_lsn, was_number, lsn, ended, number)
-WHERE s.cluster = %s AND s.source = m.source
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
+    AS m (source, was_lsn, was_number, past, lsn, ended, number)
+WHERE s.cluster = %s AND s.source = m.source AND m.past IN (0, s.past)
     AND (s.lsn, s.number) IN ((m.was_lsn, m.was_number), (m.lsn, m.number))
+RETURNING s.source
 """
-_BEGIN_ANEW: Final = """
-INSERT INTO kuvasz.log_source AS s (cluster, source, lsn, ended, number, applied)
-VALUES (%(cluster)s, %(source)s, %(lsn)s, 0, 0, %(lsn)s)
-ON CONFLICT (cluster, source) DO UPDATE SET lsn = excluded.lsn, ended = 0, applied = excluded.applied
+_BEGIN_ANEW: Final = f"""
+INSERT INTO kuvasz.log_source AS s (cluster, source, lsn, ended, number, applied, past)
+VALUES (%(cluster)s, %(source)s, %(lsn)s, 0, 0, %(lsn)s, {_NEXT_PAST.format(0)})
+ON CONFLICT (cluster, source) DO UPDATE SET lsn = excluded.lsn, ended = 0, applied = excluded.applied, {_ANEW}
 """
-_SET_BACK: Final = """
-UPDATE kuvasz.log_source SET lsn = least(lsn, %(lsn)s), applied = least(applied, %(lsn)s)
+_SET_BACK: Final = f"""
+UPDATE kuvasz.log_source AS s SET lsn = least(lsn, %(lsn)s), applied = least(applied, %(lsn)s), {_ANEW}
 WHERE cluster = %(cluster)s AND source = %(source)s
 """
+_WITHDRAW: Final = f"UPDATE kuvasz.log_source AS s SET {_ANEW} WHERE cluster = %s AND source = %s"
+_WITHDRAW_ALL: Final = f"UPDATE kuvasz.log_source AS s SET {_ANEW} WHERE cluster = %s AND wanted IS NOT NULL"
+_GIVE: Final = f"""
+UPDATE kuvasz.log_source AS s SET wanted = %(wanted)s::jsonb, known = %(known)s::jsonb,
+    past = CASE WHEN wanted = %(wanted)s::jsonb THEN past ELSE {_NEXT_PAST.format("past")} END,
+    answer = CASE WHEN wanted = %(wanted)s::jsonb THEN answer END
+WHERE cluster = %(cluster)s AND source = %(source)s
+"""
+_ORDERS: Final = """
+SELECT source, past, wanted, known FROM kuvasz.log_source WHERE cluster = %s AND wanted IS NOT NULL
+"""
+_ANSWER: Final = "UPDATE kuvasz.log_source SET answer = %s::jsonb WHERE cluster = %s AND source = %s AND past = %s"
+_ANSWERS: Final = """
+SELECT source, past, answer FROM kuvasz.log_source WHERE cluster = %s AND wanted IS NOT NULL AND answer IS NOT NULL
+"""
+#: Shared with who begins it anew: that has happened before this, or happens only after it.
+_IS_OF_NOW: Final = """
+SELECT FROM kuvasz.log_source WHERE cluster = %s AND source = %s AND past = %s FOR SHARE
+"""
+_GAVE_UP: Final = "UPDATE kuvasz.log_source SET given_up = given_up + 1 WHERE cluster = %s AND source = %s"
 _DROP_ALL: Final = "DELETE FROM kuvasz.log_slice WHERE cluster = %s AND source = %s"
 _DROP_OPEN: Final = "DELETE FROM kuvasz.log_slice WHERE cluster = %s AND source = %s AND is_open AND through > %s"
 _SLICES: Final = """
@@ -112,6 +153,8 @@ _FORGET: Final = "DELETE FROM kuvasz.log_source WHERE cluster = %s AND source = 
 class CoordinatedIndex(LogIndex):
     """The index.
 
+    Large because it is all that is known of a log, each answer with a statement of its own.
+
     Args:
         database: The coordinator.
         cluster: Whose it is.
@@ -132,11 +175,30 @@ class CoordinatedIndex(LogIndex):
     @override
     def open(self) -> LogLease:
         """See `LogIndex.open`: the number of the lease."""
-        with self._database.session("make the tables of the log") as session, session.transaction():
+        with self._database.session("make the tables of the log") as session:
+            self._make(session)
+            return self._begin(session)
+
+    def _make(self, session: Session) -> None:
+        """Make the tables, unless they are there: whose role may then do with less."""
+        if session.execute(_IS_MADE).fetchone() == (True,):
+            return
+        # Not within the transaction: its catalog caches would still say that there are none.
+        session.execute("SELECT pg_advisory_lock(%s)", (_MAKING,))
+        try:
+            if session.execute(_IS_MADE).fetchone() != (True,):
+                with session.transaction():
+                    self._lease.prove(session)
+                    session.execute(_TABLES)
+        finally:
+            session.execute("SELECT pg_advisory_unlock(%s)", (_MAKING,))
+
+    def _begin(self, session: Session) -> LogLease:
+        with session.transaction():
             self._lease.prove(session)
-            if session.execute(_IS_MADE).fetchone() != (True,):  # whose role may then do with less
-                session.execute(_TABLES)
             session.execute(_ADD_WORD, (self._cluster, uuid.uuid4().hex[:12]))
+            if self._lease.role is ClusterRole.ALL:
+                session.execute(_WITHDRAW_ALL, (self._cluster,))
             ((word,),) = session.execute(_WORD, (self._cluster,)).fetchall()
         return LogLease(word, self._lease.number)
 
@@ -158,8 +220,12 @@ class CoordinatedIndex(LogIndex):
         """See `LogIndex.positions`."""
         with self._database.session("ask how far sources are staged") as session:
             return {
-                source: StagedPosition(lsn=lsn, ended=ended, number=number, applied=applied)
-                for source, lsn, ended, number, applied in session.execute(_POSITIONS, (self._cluster,))
+                source: StagedPosition(
+                    lsn=lsn, ended=ended, number=number, applied=applied, past=past, given_up=given_up
+                )
+                for source, lsn, ended, number, applied, past, given_up in session.execute(
+                    _POSITIONS, (self._cluster,)
+                )
             }
 
     @override
@@ -178,13 +244,17 @@ class CoordinatedIndex(LogIndex):
 
     def _move(self, session: Session, moves: Mapping[str, tuple[StagedPosition, StagedPosition]]) -> None:
         before, after = ([move[at] for move in moves.values()] for at in (0, 1))
-        columns = *_columns(before, "lsn", "number"), *_columns(after, "lsn", "ended", "number")
-        moved = session.execute(_MOVE, (list(moves), *columns, self._cluster)).rowcount
-        if moved != len(moves):
-            raise StateTaken(
-                f"{self.place}: {len(moves) - moved} of {len(moves)} sources stand elsewhere in the log than here",
-                hint="another process has staged more of them: `kuvasz cluster nodes` says which; this one ends",
-            )
+        columns = *_columns(before, "lsn", "number", "past"), *_columns(after, "lsn", "ended", "number")
+        moved = {source for (source,) in session.execute(_MOVE, (list(moves), *columns, self._cluster))}
+        if len(moved) != len(moves):
+            raise self._moved(moves.keys() - moved, len(moves))
+
+    def _moved(self, sources: Collection[str], among: int) -> SourcesMoved:
+        return SourcesMoved(
+            f"{self.place}: {len(sources)} of {among} sources stand elsewhere in the log than here",
+            hint="another process has staged more of them, or begins them anew: `kuvasz cluster nodes` says which",
+            sources=sources,
+        )
 
     @override
     def begin_anew(self, source: str, lsn: int) -> None:
@@ -202,11 +272,14 @@ class CoordinatedIndex(LogIndex):
             session.execute(_SET_BACK, {"cluster": self._cluster, "source": source, "lsn": lsn})
 
     @override
-    def abandon_open(self, source: str, ended: int) -> None:
+    def abandon_open(self, source: str, ended: int, past: int = 0) -> None:
         """See `LogIndex.abandon_open`."""
         with self._database.session("abandon a transaction") as session, session.transaction():
             self._lease.prove(session)
-            session.execute(_DROP_OPEN, (self._cluster, source, ended))
+            if past and session.execute(_IS_OF_NOW, (self._cluster, source, past)).fetchone() is None:
+                raise self._moved([source], 1)
+            if session.execute(_DROP_OPEN, (self._cluster, source, ended)).rowcount:
+                session.execute(_GAVE_UP, (self._cluster, source))
 
     @override
     def slices(self, source: str, after: int, *, through: int, most: int) -> list[StagedSlice]:
@@ -245,6 +318,49 @@ class CoordinatedIndex(LogIndex):
             self._lease.prove(session)
             session.execute(_DROP_ALL, (self._cluster, source))
             session.execute(_FORGET, (self._cluster, source))
+
+    @override
+    def give(self, source: str, order: StreamOrder, known: KnownPast) -> None:
+        """See `LogIndex.give`."""
+        given = {
+            "cluster": self._cluster, "source": source, "wanted": json.dumps(order.as_json()),
+            "known": json.dumps(known.as_json()),
+        }  # fmt: skip
+        with self._database.session("order a source's stream") as session, session.transaction():
+            self._lease.prove(session)
+            session.execute(_GIVE, given)
+
+    @override
+    def withdraw(self, source: str) -> None:
+        """See `LogIndex.withdraw`."""
+        with self._database.session("withdraw an order") as session, session.transaction():
+            self._lease.prove(session)
+            session.execute(_WITHDRAW, (self._cluster, source))
+
+    @override
+    def orders(self) -> dict[str, GivenOrder]:
+        """See `LogIndex.orders`."""
+        with self._database.session("ask what is to be read") as session:
+            return orders_of(session.execute(_ORDERS, (self._cluster,)).fetchall())
+
+    @override
+    def answer(self, source: str, past: int, answer: StreamAnswer) -> None:
+        """See `LogIndex.answer`."""
+        with self._database.session("answer an order") as session, session.transaction():
+            self._lease.prove(session)
+            session.execute(_ANSWER, (json.dumps(answer.as_json()), self._cluster, source, past))
+
+    @override
+    def answers(self) -> dict[str, StreamAnswer]:
+        """See `LogIndex.answers`."""
+        with self._database.session("ask what is read") as session:
+            found = session.execute(_ANSWERS, (self._cluster,)).fetchall()
+        return {source: StreamAnswer.of_json(past, answer) for source, past, answer in found}
+
+    @override
+    def reader(self) -> LeaseHolder | None:
+        """See `LogIndex.reader`."""
+        return self._lease.reader()
 
 
 def _columns(values: Sequence[Any], *names: str) -> list[list[Any]]:

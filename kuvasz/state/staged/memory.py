@@ -7,18 +7,25 @@ from collections.abc import Collection, Mapping, Sequence
 
 from typing_extensions import override
 
-from kuvasz.errors import StateTaken
-from kuvasz.state.staged.ports import LogIndex, LogLease, StagedPosition, StagedSlice, still_staged
+from kuvasz.state.ports import LeaseHolder
+from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
+from kuvasz.state.staged.ports import LogIndex, LogLease, SourcesMoved, StagedPosition, StagedSlice, still_staged
 
 
 class MemoryIndex(LogIndex):
-    """The index. Who opened it last holds the lease."""
+    """The index. Who opened it last holds the lease.
+
+    Large because it is all that is known of a log.
+    """
 
     def __init__(self) -> None:
         self._positions: dict[str, StagedPosition] = {}
         self._slices: list[StagedSlice] = []
         self._objects: set[str] = set()
         self._opened = 0
+        self._pasts = 0
+        self._given: dict[str, GivenOrder] = {}
+        self._answers: dict[str, StreamAnswer] = {}
 
     @property
     @override
@@ -51,40 +58,54 @@ class MemoryIndex(LogIndex):
         """See `LogIndex.append`."""
         if name in self._objects:
             return
-        for source, (before, after) in moves.items():
-            known = self._positions.get(source)
-            if known is None or (known.number, known.lsn) not in {
-                (before.number, before.lsn), (after.number, after.lsn),
-            }:  # fmt: skip
-                raise StateTaken(f"{self.place}: source {source} stands elsewhere")
+        elsewhere = {source for source, (before, after) in moves.items() if not self._stands(source, before, after)}
+        if elsewhere:
+            raise SourcesMoved(f"{self.place}: sources stand elsewhere", sources=elsewhere)
         for source, (_, after) in moves.items():
-            applied = self._positions[source].applied
-            self._positions[source] = dataclasses.replace(after, applied=applied)
+            self._change(source, lsn=after.lsn, ended=after.ended, number=after.number)
         self._slices += slices
         if slices:
             self._objects.add(name)
 
+    def _stands(self, source: str, before: StagedPosition, after: StagedPosition) -> bool:
+        known = self._positions.get(source)
+        if known is None or before.past not in {0, known.past}:
+            return False
+        return (known.number, known.lsn) in {(before.number, before.lsn), (after.number, after.lsn)}
+
+    def _change(self, source: str, **changes: int) -> None:
+        self._positions[source] = dataclasses.replace(self._positions[source], **changes)
+
+    def _anew(self, source: str) -> None:
+        self._pasts += 1
+        self._change(source, past=self._pasts)
+        self._given.pop(source, None)
+        self._answers.pop(source, None)
+
     @override
     def begin_anew(self, source: str, lsn: int) -> None:
         """See `LogIndex.begin_anew`."""
-        number = self._positions[source].number if source in self._positions else 0
+        known = self._positions.get(source, StagedPosition(lsn=0, ended=0))
         self._slices = [one for one in self._slices if one.source != source]
-        self._positions[source] = StagedPosition(lsn=lsn, ended=0, number=number, applied=lsn)
+        self._positions[source] = dataclasses.replace(known, lsn=lsn, ended=0, applied=lsn)
+        self._anew(source)
 
     @override
     def set_back(self, source: str, lsn: int) -> None:
         """See `LogIndex.set_back`."""
         known = self._positions[source]
-        self._positions[source] = dataclasses.replace(
-            known, lsn=min(known.lsn, lsn), applied=min(known.applied, lsn)
-        )  # fmt: skip
+        self._change(source, lsn=min(known.lsn, lsn), applied=min(known.applied, lsn))
+        self._anew(source)
 
     @override
-    def abandon_open(self, source: str, ended: int) -> None:
+    def abandon_open(self, source: str, ended: int, past: int = 0) -> None:
         """See `LogIndex.abandon_open`."""
-        self._slices = [
-            one for one in self._slices if not (one.source == source and one.is_open and one.through > ended)
-        ]
+        if past and self._positions[source].past != past:
+            raise SourcesMoved(f"{self.place}: source {source} begins anew", sources=[source])
+        kept = [one for one in self._slices if not (one.source == source and one.is_open and one.through > ended)]
+        if len(kept) < len(self._slices):
+            self._change(source, given_up=self._positions[source].given_up + 1)
+        self._slices = kept
 
     @override
     def slices(self, source: str, after: int, *, through: int, most: int) -> list[StagedSlice]:
@@ -112,6 +133,42 @@ class MemoryIndex(LogIndex):
         """See `LogIndex.forget`."""
         self._slices = [one for one in self._slices if one.source != source]
         self._positions.pop(source, None)
+        self._given.pop(source, None)
+
+    @override
+    def give(self, source: str, order: StreamOrder, known: KnownPast) -> None:
+        """See `LogIndex.give`."""
+        before = self._given.get(source)
+        if before is None or before.order != order:
+            self._anew(source)
+        self._given[source] = GivenOrder(past=self._positions[source].past, order=order, known=known)
+
+    @override
+    def withdraw(self, source: str) -> None:
+        """See `LogIndex.withdraw`."""
+        if source in self._positions:
+            self._anew(source)
+
+    @override
+    def orders(self) -> dict[str, GivenOrder]:
+        """See `LogIndex.orders`."""
+        return dict(self._given)
+
+    @override
+    def answer(self, source: str, past: int, answer: StreamAnswer) -> None:
+        """See `LogIndex.answer`."""
+        if source in self._given and self._given[source].past == past:
+            self._answers[source] = dataclasses.replace(answer, past=past)
+
+    @override
+    def answers(self) -> dict[str, StreamAnswer]:
+        """See `LogIndex.answers`."""
+        return dict(self._answers)
+
+    @override
+    def reader(self) -> LeaseHolder | None:
+        """See `LogIndex.reader`."""
+        return None
 
 
 __all__ = ["MemoryIndex"]

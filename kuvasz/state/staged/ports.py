@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, StateTaken
+
+if TYPE_CHECKING:
+    from kuvasz.state.ports import LeaseHolder
+    from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +24,10 @@ class StagedPosition:
     ended: int  #: end LSN of the last transaction that is staged as a whole; 0: there was none
     number: int = 0  #: of the last stretch of its stream that is staged
     applied: int = 0  #: everything before it is in the lake, or parked
+    #: grows whenever what was received before counts no more: see `LogIndex.append`
+    past: int = dataclasses.field(default=0, compare=False)
+    #: how often staged parts of a transaction that had not ended were given up
+    given_up: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +42,14 @@ class StagedSlice:
     object: str  #: the object's name
     at: int  #: offset of its first byte
     size: int  #: bytes
+
+
+class SourcesMoved(StateTaken):
+    """Sources stand elsewhere in the log than here, or begin anew there."""
+
+    def __init__(self, message: str, *, hint: str | None = None, sources: Collection[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.sources = frozenset(sources)
 
 
 class LogLease(NamedTuple):
@@ -74,10 +90,11 @@ class LogIndex(Protocol):
         Args:
             name: The object's name, which no other one has or had.
             slices: What is in it; none, if sources only move.
-            moves: Source -> its position as last known, and its next one; `applied` stays as it is.
+            moves: Source -> its position as last known, and its next one; `applied` stays as it is. A `past` of 0 is
+                not compared.
 
         Raises:
-            StateTaken: A source stands elsewhere than whoever appends believes.
+            SourcesMoved: Sources stand elsewhere than whoever appends believes, or begin anew.
         """
 
     def begin_anew(self, source: str, lsn: int) -> None:
@@ -86,12 +103,16 @@ class LogIndex(Protocol):
     def set_back(self, source: str, lsn: int) -> None:
         """Have a source go on behind an LSN at most; all that is staged of it ended before."""
 
-    def abandon_open(self, source: str, ended: int) -> None:
+    def abandon_open(self, source: str, ended: int, past: int = 0) -> None:
         """Forget parts of a transaction that has not ended: it begins again.
 
         Args:
             source: Whose it is.
             ended: End LSN of the last transaction that did end, whether that is staged as a whole yet or not.
+            past: As whoever received them knows it; 0: that is not compared.
+
+        Raises:
+            SourcesMoved: The source begins anew.
         """
 
     def slices(self, source: str, after: int, *, through: int, most: int) -> list[StagedSlice]:
@@ -122,6 +143,29 @@ class LogIndex(Protocol):
     def forget(self, source: str) -> None:
         """Forget a source, and what is staged of it."""
 
+    # Where one process reads, and another one applies
+
+    def give(self, source: str, order: StreamOrder, known: KnownPast) -> None:
+        """Have a source that is known read as an order says; another one than before begins another past."""
+
+    def withdraw(self, source: str) -> None:
+        """Have a source read no more: what was received and is not staged counts no more.
+
+        So it is whenever a source begins anew, or is set back.
+        """
+
+    def orders(self) -> dict[str, GivenOrder]:
+        """Return the orders that stand."""
+
+    def answer(self, source: str, past: int, answer: StreamAnswer) -> None:
+        """Say what came of an order, unless it stands no more."""
+
+    def answers(self) -> dict[str, StreamAnswer]:
+        """Return what came of the orders that stand, as far as anything was said."""
+
+    def reader(self) -> LeaseHolder | None:
+        """Return the process that reads, or did and left without a word; None: there is none."""
+
 
 def still_staged(place: str, sources: Collection[str]) -> ConfigError:
     """Return the error of a log that is left out of the map, and has what is nowhere else."""
@@ -132,4 +176,4 @@ def still_staged(place: str, sources: Collection[str]) -> ConfigError:
     )
 
 
-__all__ = ["LogIndex", "LogLease", "StagedPosition", "StagedSlice", "still_staged"]
+__all__ = ["LogIndex", "LogLease", "SourcesMoved", "StagedPosition", "StagedSlice", "still_staged"]

@@ -78,7 +78,9 @@ class Slot:
         known = self._known()
         needed = [(spec, position) for spec, position, is_needed in known if is_needed]
         state = slots.describe(connection, self.name)
-        if state is not None and state.active_pid is not None and self._context.shared.holds_lease:
+        is_ours = self._staged.is_read_elsewhere
+        self._staged.look()
+        if state is not None and state.active_pid is not None and self._context.shared.holds_lease and not is_ours:
             # The one before was killed, or sleeps: its server may not notice for a minute.
             _log.tell(Event.READER_ENDED, source=self._source, pid=state.active_pid)
             slots.end_reader(connection, self.name)
@@ -104,11 +106,11 @@ class Slot:
         else:
             self._context.pasts.give_up(0)
             if state is not None and (state.why_lost or self.is_replaced):
-                slots.drop(connection, self.name)
+                self._drop(connection)
                 return False
         if state is None:
             return False
-        if state.active_pid is not None:
+        if state.active_pid is not None and not is_ours:
             user = slots.user(connection, state.active_pid)
             raise SourceError(
                 f"{place_of(self._source)}: slot {self.name} is in use by {user}",
@@ -278,6 +280,7 @@ class Slot:
         """
         can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery and not temporary
         tables = [spec for spec in self._source_tables.source.tables if self._source_tables.state(spec) is State.NEW]
+        self._staged.release()  # who reads would end the session that makes it
         taken = self._new(self.name, tables, temporary=temporary, failover=can_fail_over)
         system_id = str(facts.system_identifier)
         point = taken.consistent_point
@@ -303,8 +306,13 @@ class Slot:
             SourceError: It cannot be dropped now.
         """
         with contextlib.closing(conninfo.connect(self._url())) as connection:
-            slots.drop(connection, self.name)
+            self._drop(connection)
         failpoints.hit("slot_dropped", SourceError)
+
+    def _drop(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        if self._staged.release():
+            slots.end_reader(connection, self.name)
+        slots.drop(connection, self.name)
 
     def snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
         """Return a snapshot for one table, that of a temporary slot beside this one.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from kuvasz.config.model import ClusterRole
 from kuvasz.errors import ConfigError
 from kuvasz.state.store import cluster_member
 from kuvasz.verbs import text
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
     from kuvasz.config.model import Config
     from kuvasz.state.ports import ClusterNode
+
+
+#: What a node with the lease of its role does.
+_DOES: Final = {"read": "reads", "apply": "applies"}
 
 
 def run(config: Config) -> list[ClusterNode]:
@@ -31,23 +36,25 @@ def run(config: Config) -> list[ClusterNode]:
 
 
 def exit_code(nodes: Sequence[ClusterNode]) -> int:
-    """Return 0 if one of them replicates."""
-    return 0 if any(node.is_holder for node in nodes) else 1
+    """Return 0 if one of them replicates, or one reads and another one applies."""
+    roles = {node.role for node in nodes if node.is_holder}
+    return 0 if ClusterRole.ALL in roles or roles >= {ClusterRole.READ, ClusterRole.APPLY} else 1
 
 
 def render(nodes: Sequence[ClusterNode]) -> str:
     """Return a table; maps that differ from that of who replicates are marked."""
-    used = next((node.map_digest for node in nodes if node.is_holder), None)
+    holders = [node for node in nodes if node.is_holder]
+    used = next((node.map_digest for node in holders if node.role != ClusterRole.READ), None)
     rows = [
         (
-            node.name, "replicates" if node.is_holder else "stands by",
+            node.name, node.role, _DOES.get(node.role, "replicates") if node.is_holder else "stands by",
             datetime.datetime.fromtimestamp(node.since, datetime.UTC).isoformat(timespec="seconds"),
             f"{node.silent_s:.0f} s ago", str(node.pid), node.version,
             node.map_digest if used in {None, "", node.map_digest} else f"{node.map_digest} (another one)",
         )
         for node in nodes
     ]  # fmt: skip
-    return text.table(("node", "does", "since", "heard of", "pid", "version", "map"), rows)
+    return text.table(("node", "role", "does", "since", "heard of", "pid", "version", "map"), rows)
 
 
 def as_json(nodes: Sequence[ClusterNode]) -> dict[str, Any]:
@@ -55,7 +62,8 @@ def as_json(nodes: Sequence[ClusterNode]) -> dict[str, Any]:
     return {
         "nodes": [
             {"name": node.name, "host": node.host, "pid": node.pid, "version": node.version, "map": node.map_digest,
-             "since": node.since, "silent_s": round(node.silent_s, 1), "replicates": node.is_holder}
+             "since": node.since, "silent_s": round(node.silent_s, 1), "role": node.role,
+             "replicates": node.is_holder}
             for node in nodes
         ]
     }  # fmt: skip

@@ -14,10 +14,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz.config import load
-from kuvasz.config.model import SECTIONS
+from kuvasz.config.model import SECTIONS, ClusterRole
 from kuvasz.errors import ConfigError, StateError
 from kuvasz.events import Event, EventLog
-from kuvasz.source.warmup import warm
 from kuvasz.state.store import state_of
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 
 _log = EventLog(__name__)
 
-DOES: Final = "replicates"
+#: What each role does once it has its lease, as the others see it.
+DOES: Final = {ClusterRole.ALL: "replicates", ClusterRole.READ: "reads", ClusterRole.APPLY: "applies"}
 
 _LOOK_S: Final = 0.2
 
@@ -49,6 +49,7 @@ class Standby:
         self.loaded = loaded  #: as its map's file was read last
         self.holder: LeaseHolder | None = None  #: who replicates meanwhile
         self.differs = False  #: the holder has another map
+        self._does = DOES[loaded.config.cluster.role]
         self._digest = map_digest(loaded.config)
         self._member = member
         self._looks = 0
@@ -66,18 +67,30 @@ class Standby:
             LakeError: Catalog or storage do not answer: nothing could be taken over.
             ConfigError: There is no Java that will do, or no AWS region.
         """
-        with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="standby") as pool:
+        from kuvasz.source.warmup import warm
+
+        with _one_thread() as pool:
             loop = asyncio.get_running_loop()
             made, _ = await asyncio.gather(loop.run_in_executor(pool, self._prepared), asyncio.to_thread(warm))
-            while not stop.is_set():
-                if await loop.run_in_executor(pool, self._take):
-                    _log.tell(Event.LEASE_TAKEN, node=self.node, was_killed=self._member.was_killed)
-                    return made
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_S):
-                        await stop.wait()
+            if await self._turn(stop, pool):
+                return made
             made.engine.close()
             return None
+
+    async def wait_to_read(self, stop: asyncio.Event) -> bool:
+        """Wait for the turn of who only reads: there is nothing to be made ready; return whether it has come."""
+        with _one_thread() as pool:
+            return await self._turn(stop, pool)
+
+    async def _turn(self, stop: asyncio.Event, pool: concurrent.futures.Executor) -> bool:
+        while not stop.is_set():
+            if await asyncio.get_running_loop().run_in_executor(pool, self._take):
+                _log.tell(Event.LEASE_TAKEN, node=self.node, was_killed=self._member.was_killed)
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await stop.wait()
+        return False
 
     def _prepared(self) -> IcebergLake:
         from kuvasz.lake.iceberg.lake import IcebergLake
@@ -92,7 +105,7 @@ class Standby:
         try:
             if self.differs and not self._is_alike():
                 return False
-            holder = self._member.take(DOES, self._digest)
+            holder = self._member.take(self._does, self._digest)
             self._silent = 0
             if holder is not None:
                 self._see(holder)
@@ -107,7 +120,7 @@ class Standby:
         if self.holder is None or self.holder.node != holder.node:
             _log.tell(Event.STANDING_BY, node=self.node, holder=holder.node, since=holder.since)
         self.holder = holder
-        if holder.does == DOES and holder.map_digest != self._digest and not holder.is_late:
+        if holder.does in DOES.values() and holder.map_digest != self._digest and not holder.is_late:
             self.differs, self._looks = True, 0
             if not self._is_alike():
                 _log.tell(Event.MAP_DIFFERS, node=self.node, holder=holder.node)
@@ -134,6 +147,10 @@ class Standby:
             return False
         self.loaded, self._digest, self.differs = again, digest, False
         return True
+
+
+def _one_thread() -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="standby")
 
 
 def _place(loaded: Loaded) -> str:

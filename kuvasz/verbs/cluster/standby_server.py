@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kuvasz.admin import door, metrics
-from kuvasz.admin.server import listen
 from kuvasz.admin.tls import Tls
 from kuvasz.events import EventLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from kuvasz.config.model import ServerConfig
     from kuvasz.verbs.cluster.standby import Standby
@@ -22,8 +21,15 @@ _log = EventLog(__name__)
 
 
 @contextlib.asynccontextmanager
-async def serve(standby: Standby, config: ServerConfig) -> AsyncIterator[None]:
+async def serve(
+    standby: Standby, config: ServerConfig, show: Callable[[], dict[str, Any]] | None = None
+) -> AsyncIterator[None]:
     """Answer while the body runs, unless `server.address` is null.
+
+    Args:
+        standby: The process.
+        config: Where.
+        show: Returns what `/status` says instead, of one whose turn has come, and who only reads.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate not be used.
@@ -37,7 +43,7 @@ async def serve(standby: Standby, config: ServerConfig) -> AsyncIterator[None]:
         return web.json_response({"ok": True})
 
     async def status(_: web.Request) -> web.Response:
-        return web.json_response(_status(standby))
+        return web.json_response(_status(standby) if show is None else {"node": standby.node, **show()})
 
     async def measured(_: web.Request) -> web.Response:
         return web.Response(body=metrics.of_standby(), headers={"Content-Type": metrics.CONTENT_TYPE})
@@ -48,7 +54,7 @@ async def serve(standby: Standby, config: ServerConfig) -> AsyncIterator[None]:
     await runner.setup()
     listening = None
     try:
-        listening = await listen(runner, config, None if config.tls is None else Tls(config.tls))
+        listening = await door.listen(runner, config, None if config.tls is None else Tls(config.tls))
         yield
     finally:
         if listening is not None:

@@ -111,7 +111,7 @@ def test_another_past_begins_with_nothing(source: StagedSource) -> None:
 def test_a_keepalive_of_the_server_before_tells_nobody_how_far_the_next_was_heard(source: StagedSource) -> None:
     data, lengths = gulp([begin(110), commit(110, 115), keepalive(5000)])
     source.add([Stretch(number=5, data=data, lengths=lengths, lsn=5000, ended=115)])
-    source.set_back(115)
+    source.set_back(115, 1)
     again = source.after(4)
     assert again is not None
     messages = StreamMessages(again.data, again.lengths)
@@ -123,7 +123,7 @@ def test_it_is_set_back(source: StagedSource) -> None:
     source.applied = 95
     data, lengths = gulp([keepalive(120)])
     source.add([Stretch(number=5, data=data, lengths=lengths, lsn=120, ended=90, has_rows=False)])
-    source.set_back(92)
+    source.set_back(92, 1)
     assert (source.newest[0], source.past) == (92, 1), "that was another server's"
     assert (source.known, source.applied) == (StagedPosition(lsn=92, ended=90, number=4, applied=80), 92)
     source.noted(92)

@@ -38,6 +38,8 @@ class Reader:
         self._stopped = asyncio.Event()
         self.is_quiesced = False
 
+    async def arrange(self) -> None: ...
+
     async def run(self) -> None:
         self._parts.done.append("read")
         self._parts.is_reading.set()

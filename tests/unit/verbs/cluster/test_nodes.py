@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,22 @@ def test_they_are_listed_with_what_they_do() -> None:
     assert "stands by" in second
     assert "b (another one)" in second
     assert "another" not in first
+
+
+READER, APPLIER = (
+    dataclasses.replace(HOLDER, name=role, role=role, map_digest=digest)
+    for role, digest in (("read", "old"), ("apply", "new"))
+)
+
+
+def test_two_may_share_the_work() -> None:
+    *_, first, second = nodes.render([READER, APPLIER]).splitlines()
+    assert "reads" in first
+    assert "old (another one)" in first, "tables are those of who applies"
+    assert "applies" in second
+    assert [node["role"] for node in nodes.as_json([READER, APPLIER])["nodes"]] == ["read", "apply"]
+    found = [nodes.exit_code(some) for some in ([READER, APPLIER], [READER], [APPLIER, STANDBY])]
+    assert found == [0, 1, 1]
 
 
 def test_json_has_what_the_table_has() -> None:

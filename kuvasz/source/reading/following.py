@@ -1,0 +1,127 @@
+"""What another process stages of a source, for the reader of this one: an order says what it is to receive.
+
+In the place of `Staging`, which receives it here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+from kuvasz import errors
+from kuvasz.state.staged.orders import KnownPast, StreamOrder
+
+if TYPE_CHECKING:
+    from kuvasz.source.reading.ends import StreamStart, Upstream
+    from kuvasz.staging.apart.follower import LogFollower
+    from kuvasz.staging.staged_log import StagedLog
+    from kuvasz.staging.staged_source import StagedSource
+    from kuvasz.state.staged.orders import StreamAnswer
+
+
+class Following:
+    """The following of one source. Called on the loop.
+
+    Args:
+        upstream: Where changes come from.
+        log: Where they are staged.
+        follower: Says how far they are.
+        start: What proves to who receives them that nothing is missing.
+    """
+
+    answers = False  #: the server can be asked something through it
+
+    def __init__(self, upstream: Upstream, log: StagedLog, follower: LogFollower, start: StreamStart) -> None:
+        self.log = log
+        self.source: StagedSource = log.source(upstream.source)
+        self.error: errors.KuvaszError | None = None  #: why nothing comes behind what is staged by now
+        self.is_receiving = asyncio.Event()  #: there is something to hear, or will be
+        self._upstream = upstream
+        self._follower = follower
+        self._start = start
+        self._answer: StreamAnswer | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    async def arrange(self) -> None:
+        """Have it received as this reader needs it, before any table counts on that.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        order, known = self._order(), self._known()
+        await asyncio.to_thread(self.log.give, self.source.name, order, known)
+        await asyncio.to_thread(self.log.look, self.source.name)
+
+    def _order(self) -> StreamOrder:
+        record, upstream = self._start.record, self._upstream
+        return StreamOrder(
+            slot=upstream.slot, publications=tuple(upstream.publications), system_id=upstream.system_id or "",
+            timeline=0 if record is None else record.standing.timeline,
+        )  # fmt: skip
+
+    def _known(self) -> KnownPast:
+        start = self._start
+        known = KnownPast(
+            applied_lsn=start.applied_lsn(), applied=tuple(start.applied()), copied=tuple(start.copied())
+        )
+        return known if start.record is None else dataclasses.replace(known, standing=start.record.standing)
+
+    def begin(self) -> None:
+        """Begin to look whether there is more."""
+        loop = asyncio.get_running_loop()
+
+        def staged() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._look)
+
+        self.log.listen(self._upstream.source, staged)
+        self._look()
+
+    def _look(self) -> None:
+        answer = self._follower.answers.get(self.source.name)
+        if answer is not None and answer.past == self.source.known.past and answer != self._answer:
+            self._answer = answer
+            if answer.is_receiving:
+                self._note(answer)
+        # What is staged is heard first, whatever became of its source.
+        is_behind = self.source.applied < self.source.known.ended
+        self.error = None if self._answer is None or is_behind else self._answer.error
+        if self.error is None:
+            self.is_receiving.set()
+        else:
+            self.is_receiving.clear()
+        self.source.on_added()
+
+    def _note(self, answer: StreamAnswer) -> None:
+        """Keep what was found out about the server, as a handshake of this process does."""
+        record, found = self._start.record, answer.standing
+        if record is not None:
+            record.update(
+                dataclasses.replace(
+                    record.standing, system_id=found.system_id, timeline=found.timeline, started_us=found.started_us,
+                    proved_lsn=found.proved_lsn, witness=found.witness,
+                )
+            )  # fmt: skip
+
+    async def end(self) -> None:
+        """Look no more; who receives it goes on."""
+        self.log.unlisten(self._upstream.source)
+        if self._telling is not None:
+            self._telling.cancel()
+
+    def go_on(self) -> None:
+        """Tell what the lake has by now, for the next connection; called when the stream is heard anew."""
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell(), name=f"order {self._upstream.slot}")
+
+    async def _tell(self) -> None:
+        with contextlib.suppress(errors.StateError):  # what was told before holds as well
+            await asyncio.to_thread(self.log.give, self.source.name, self._order(), self._known())
+
+    def ask(self) -> None:
+        """Ask nothing: an answer would take the way of all that is staged."""
+
+
+__all__ = ["Following"]

@@ -1,0 +1,1 @@
+"""What another process stages, followed."""

@@ -1,0 +1,184 @@
+"""A process that reads: it has the slots of sources, and stages what comes, as whoever applies has ordered it.
+
+Without a JVM, and without the lake's catalog: it knows no table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from kuvasz import lsn
+from kuvasz.config import load
+from kuvasz.config import sources as config_sources
+from kuvasz.config.model import ClusterRole
+from kuvasz.errors import ConfigError, KuvaszError, SourceError, StateError, StateTaken, place_of
+from kuvasz.events import Event, EventLog
+from kuvasz.lake.files import store_access
+from kuvasz.lake.files.object_folder import ObjectFolder
+from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.ordered import OrderedReading
+from kuvasz.staging.staged_log import StagedLog
+from kuvasz.state.staged.orders import StreamAnswer
+from kuvasz.state.store import log_index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kuvasz.config.load import Loaded
+    from kuvasz.config.sources import Source
+    from kuvasz.state.staged.orders import GivenOrder
+
+_log = EventLog(__name__)
+
+#: Seconds between two looks at the orders.
+_LOOK_S: Final = 0.2
+
+#: Looks between two readings of a map that lacks a source of the orders.
+_READ_EVERY: Final = 25
+
+
+class SourcesRead:
+    """The reading of all sources.
+
+    Args:
+        loaded: What the process was started with.
+
+    Raises:
+        ConfigError: There is no log.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        config, index = loaded.config, log_index(loaded.config)
+        cluster = config.cluster
+        if index is None or cluster.log_location is None:
+            raise ConfigError("cluster.role: there is no cluster.log to read into")
+        self._loaded = loaded
+        self._sources = _by_name(loaded)
+        self._index = index
+        self.log = StagedLog(
+            index, ObjectFolder(cluster.log_location, store_access.of_lake(config.lake)),
+            interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=len(self._sources),
+            role=ClusterRole.READ,
+        )  # fmt: skip
+        count = len(self._sources)
+        self._options = ReaderOptions(compiled=False).among(count, config.pipeline.share_bytes(count))
+        self._readings: dict[str, OrderedReading] = {}
+        self._unknown: dict[str, GivenOrder] = {}  #: what the map of this process lacks
+        self._answered: dict[str, StreamAnswer] = {}
+        self._looks = 0
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Read until told to stop; return the exit code.
+
+        Raises:
+            StateError: The coordinator does not answer at the start, or another process reads by now.
+            LakeError: The store does not answer at the start.
+        """
+        await asyncio.to_thread(self.log.open)
+        try:
+            while not stop.is_set():
+                if (error := self.log.writer.died) is not None:
+                    raise error
+                await self._look()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_S):
+                        await stop.wait()
+        finally:
+            # What has come is staged first: each connection then says so as its last word.
+            await asyncio.to_thread(self.log.close)
+            await asyncio.gather(*(reading.end() for reading in self._readings.values()))
+        return 0
+
+    async def _look(self) -> None:
+        self._looks += 1
+        try:
+            orders = await asyncio.to_thread(self._index.orders)
+            await self._leave(orders)
+            await self._begin(orders)
+            await asyncio.to_thread(self._answer, self._answers())
+        except StateTaken:
+            raise
+        except StateError:
+            return  # the heartbeat tells, and ends the process in time
+
+    async def _leave(self, orders: Mapping[str, GivenOrder]) -> None:
+        gone = {name: one for name, one in self._readings.items() if _past(orders, name) != one.given.past}
+        for name in gone:
+            self.log.source(name).leave()
+            self._readings.pop(name)
+        await asyncio.gather(*(one.end() for one in gone.values()))
+        for name, reading in self._readings.items():
+            reading.given = orders[name]
+
+    async def _begin(self, orders: Mapping[str, GivenOrder]) -> None:
+        new = {name: given for name, given in orders.items() if name not in self._readings}
+        if new.keys() - self._sources.keys():
+            await asyncio.to_thread(self._read_again)
+        self._unknown = {name: given for name, given in new.items() if name not in self._sources}
+        ready = {name: given for name, given in new.items() if name in self._sources}
+        if not ready:
+            return
+        pasts = {name: given.past for name, given in ready.items()}
+        for name in await asyncio.to_thread(self.log.take_over, pasts):
+            with contextlib.suppress(KuvaszError):  # a file of a part of its url; it is tried again
+                made = await asyncio.to_thread(self._made, name, ready[name])
+                made.begin()
+                self._readings[name] = made
+                _log.tell(Event.READING_BEGUN, source=name, slot=ready[name].order.slot)
+
+    def _made(self, name: str, given: GivenOrder) -> OrderedReading:
+        return OrderedReading(name, self._sources[name].url.get, given, self.log, self._options)
+
+    def _read_again(self) -> None:
+        """Read the map anew, now and then: whoever applies has a source that this process lacks."""
+        if self._looks % _READ_EVERY == 1:
+            with contextlib.suppress(ConfigError):
+                self._loaded = load.again(self._loaded)
+                self._sources = _by_name(self._loaded)
+
+    def _answers(self) -> dict[str, StreamAnswer]:
+        known = {name: reading.answer for name, reading in self._readings.items()}
+        return known | {name: _refusal(name, given) for name, given in self._unknown.items()}
+
+    def _answer(self, answers: Mapping[str, StreamAnswer]) -> None:
+        for name, answer in answers.items():
+            if self._answered.get(name) != answer:
+                self._index.answer(name, answer.past, answer)
+                self._answered[name] = answer
+
+    def status(self) -> dict[str, Any]:
+        """Return what is to be seen of it."""
+        staged, error = self.log.staged(), self.log.writer.error
+        return {
+            "phase": "reading",
+            "waiting_bytes": self.log.room.bytes,
+            "error": None if error is None else str(error),
+            "sources": [
+                {
+                    "source": name, "is_receiving": answer.is_receiving,
+                    "staged_lsn": lsn.render(staged[name]) if name in staged else None,
+                    "error": None if answer.error is None else str(answer.error),
+                }
+                for name, answer in sorted(self._answers().items())
+            ],
+        }  # fmt: skip
+
+
+def _past(orders: Mapping[str, GivenOrder], name: str) -> int | None:
+    return orders[name].past if name in orders else None
+
+
+def _refusal(name: str, given: GivenOrder) -> StreamAnswer:
+    error = SourceError(
+        f"{place_of(name)}: the process that reads has another map, without it", hint="give it the same map"
+    )
+    return StreamAnswer(is_receiving=False, error=error, standing=given.known.standing, past=given.past)
+
+
+def _by_name(loaded: Loaded) -> dict[str, Source]:
+    return {source.name: source for source in config_sources.resolve(loaded.config)}
+
+
+__all__ = ["SourcesRead"]
