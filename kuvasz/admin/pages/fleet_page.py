@@ -19,8 +19,8 @@ _SOURCES: Final = columns(
     numbers=("lag", "changes", "WAL held", "WAL lasts"), grow="what is wrong",
 )  # fmt: skip
 _TARGETS: Final = columns(
-    "table", "sources", "states", "changes since the start", "parked", "files", "size", "dead rows", "snapshots",
-    numbers=("sources", "changes since the start", "parked", "files", "size", "dead rows", "snapshots"),
+    "table", "sources", "states", "changes", "parked", "files", "size", "dead rows", "snapshots",
+    numbers=("sources", "changes", "parked", "files", "size", "dead rows", "snapshots"),
 )  # fmt: skip
 
 #: Reasons why it does not live, and slots of sources that left the map, that are told.

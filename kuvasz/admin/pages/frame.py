@@ -80,6 +80,8 @@ pre { overflow: auto; margin: .5rem 0 }
 .card .do { padding: .25rem .6rem }
 .strong { background: var(--link); border-color: var(--link); color: var(--ground); font-weight: 600 }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
+.piece { white-space: nowrap }
+@media (max-width: 64rem) { th, td { padding: .3rem .5rem } .grow { min-width: 11rem } }
 @media (max-width: 48rem) {
   .bar, main, footer { padding-left: .9rem; padding-right: .9rem }
   .tools form, .tools label { flex: 1 } .tools input { flex: 1; min-width: 0 }

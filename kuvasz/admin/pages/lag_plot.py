@@ -35,7 +35,12 @@ def lag_plot(lags: Sequence[tuple[float, float]]) -> Markup:
     plot = element(
         "svg", area, line, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", preserveAspectRatio="none", role="img", aria_label=told
     )
-    below = element("figcaption", element("span", f"{span} ago"), element("span", told), element("span", "now"))
+    below = element(
+        "figcaption",
+        element("span", f"{span} ago"),
+        element("span", f"at most {figures.seconds(most)}"),
+        element("span", "now"),
+    )
     return joined([element("h2", "Lag"), element("figure", plot, below)])
 
 

@@ -42,7 +42,10 @@ def states(counts: Mapping[str, int]) -> Markup:
     for name, number in sorted(counts.items(), key=lambda pair: (_ORDER.get(pair[0], 5), pair[0])):
         mark = _STYLES.get(name, "warn")
         told = f"{number:,} {name.replace('_', ' ')}"
-        parts += [*([", "] if parts else []), element("span", told, class_=None if mark == "good" else mark)]
+        parts += [
+            *([", "] if parts else []),
+            element("span", told, class_="piece" if mark == "good" else f"piece {mark}"),
+        ]
     return joined(parts or [figures.UNKNOWN])
 
 

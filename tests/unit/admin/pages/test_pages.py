@@ -76,7 +76,7 @@ def test_a_good_day() -> None:
     whole = ["/do/maintain?targets=shop.items", "/do/verify?table=shop.items"]
     assert [one for one in source.links if one.startswith("/do")] == actions
     assert [one for one in table.links if one.startswith("/do")] == [*whole, *actions]
-    assert "lag of the last 1 min 0 s, at most 9.0 s" in source.text
+    assert "1 min 0 s ago at most 9.0 s now" in source.text
 
 
 def test_a_bad_day_says_what_is_wrong_and_what_to_do() -> None:
