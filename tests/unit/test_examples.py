@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -12,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from kuvasz.config import load
 from kuvasz.config.file import read
-from kuvasz.config.model import SECTIONS
+from kuvasz.config.model import Config
 from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError
 from tests.support.commands import arguments, inline, is_taken
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 #: What examples are written in. `yml` is for files that are no map: Prometheus' own.
-LANGUAGES = {"sh", "sql", "python", "yaml", "yml", "text"}
+LANGUAGES = {"sh", "sql", "python", "yaml", "yml", "json", "text"}
 
 _COMMAND = re.compile(r"\s*(?:kuvasz|/opt/kuvasz/bin/kuvasz)\b")
 
@@ -59,7 +60,7 @@ def as_map(text: str) -> str:
     if "databases:" in text:
         return text
     names = set(re.findall(r"^([\w.]+):", text, re.MULTILINE))
-    return text + _DATABASES if names <= SECTIONS.keys() else _TABLES + textwrap.indent(text, "    ")
+    return text + _DATABASES if names <= Config.model_fields.keys() else _TABLES + textwrap.indent(text, "    ")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -71,6 +72,12 @@ def test_every_example_says_its_language(page: Path) -> None:
 def test_every_program_is_one(page: Path) -> None:
     for text in fenced(page, "python"):
         ast.parse(text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_document_is_one(page: Path) -> None:
+    for text in fenced(page, "json"):
+        json.loads(text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
