@@ -47,8 +47,11 @@ FORM: Final[web.RequestKey[RequestForm]] = web.RequestKey("form", RequestForm)
 
 
 async def form_of(request: web.Request) -> RequestForm | None:
-    """Return what a form brings; None for any other request."""
-    if request.content_type != _KIND:
+    """Return what a form brings; None for any other request.
+
+    One with a header for its token is none: `curl -d` and others call every body a form.
+    """
+    if request.content_type != _KIND or "Authorization" in request.headers:
         return None
     try:
         given = await request.post()

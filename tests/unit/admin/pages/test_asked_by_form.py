@@ -62,6 +62,23 @@ def test_what_is_not_done_is_said_by_a_page(tmp_path: Path, fields: dict[str, st
     assert world.commands == []
 
 
+def test_a_program_that_calls_its_json_a_form_is_answered_by_json(tmp_path: Path) -> None:
+    """As `curl -d` and urllib do."""
+    world = AdminWorld(tmp_path)
+
+    async def ask(client: aiohttp.ClientSession, url: str) -> tuple[int, str]:
+        address = world.stored.address.find()
+        assert address is not None
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded", "Authorization": f"Bearer {address.token}",
+        }  # fmt: skip
+        async with client.post(f"{url}/api/pause", data='{"table": "shop.items"}', headers=headers) as answer:
+            return answer.status, answer.content_type
+
+    assert world.live(ask) == (202, "application/json")
+    assert world.commands == [("pause", "shop.items")]
+
+
 def test_bytes_that_are_no_form_do_nothing(tmp_path: Path) -> None:
     status, _, _ = send(
         AdminWorld(tmp_path), "/api/pause", body="table=%FF%FE&token=\ud800".encode("utf-8", "replace").decode()
