@@ -93,6 +93,11 @@ class _MappedFeed:
     number: int
 
     @property
+    def is_found(self) -> bool:
+        """Whether a pattern takes the table in."""
+        return self.group.found is not None and self.key in self.group.found.tables
+
+    @property
     def place(self) -> Path:
         """Where the target is named, if it is."""
         return self.path if self.table.target is None else (*self.path, "target")
@@ -496,7 +501,12 @@ def _one_group(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
             f"cannot be group, because the target {identifier} is fed by databases[{other.number}] too: give the"
             " tables of one of them other targets, or put their urls into one group"
         )
-        yield Problem(path=("databases", ours.number, "consistency"), message=message)
+        yield Problem(path=_blamed(feeds, ("databases", ours.number, "consistency")), message=message)
+
+
+def _blamed(feeds: list[_MappedFeed], path: Path) -> Path:
+    """Return what a fault between feeds of a target is told of: a table that a pattern takes in can be left out."""
+    return next((feed.path for feed in reversed(feeds) if feed.is_found), path)
 
 
 def _paces(feeds: _Feeds) -> Iterator[Problem]:
@@ -621,7 +631,7 @@ def _one_sid_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem
                 continue
             if url.sid is None:
                 message = f"a sid is needed, because the target {identifier} is fed by other databases too"
-                yield Problem(path=path, message=message, is_key=True)
+                yield Problem(path=_blamed(feeds, path), message=message, is_key=True)
                 continue
             others = seen[url.sid] - {feed.number}
             if others:
@@ -629,5 +639,5 @@ def _one_sid_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem
                     f"the sid {url.sid!r} feeds the target {identifier} from databases[{min(others)}] already:"
                     " its rows could not be told apart"
                 )
-                yield Problem(path=(*path, "sid"), message=message)
+                yield Problem(path=_blamed(feeds, (*path, "sid")), message=message)
             seen[url.sid].add(feed.number)

@@ -33,7 +33,7 @@ class _FeedRecord:
 
     feeds: Mapping[str, frozenset[str]]
     sids: Mapping[str, str | None]
-    tables: Mapping[str, Sequence[tuple[str, bool]]]
+    tables: Mapping[str, Sequence[tuple[str, bool, int]]]
 
 
 class FeedFile(StoredFeeds):
@@ -64,11 +64,11 @@ class FeedFile(StoredFeeds):
             return {}
 
     @override
-    def seen(self) -> Mapping[str, Sequence[tuple[str, bool]]]:
+    def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:
         """See `StoredFeeds.seen`; versions before kept none."""
         try:
             return {
-                source: tuple((str(table), bool(has_key)) for table, has_key in tables)
+                source: tuple((str(table), bool(has_key), int(since)) for table, has_key, since in tables)
                 for source, tables in self._read()["tables"].items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -86,7 +86,7 @@ class FeedFile(StoredFeeds):
             self._replace(kept, dataclasses.replace(kept, feeds=all_feeds, sids={**kept.sids, **(sids or {})}))
 
     @override
-    def see(self, tables: Mapping[str, Sequence[tuple[str, bool]]]) -> None:
+    def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
         """See `StoredFeeds.see`."""
         with self._writing:
             kept = _FeedRecord(feeds=self.known(), sids=self.sids(), tables=self.seen())

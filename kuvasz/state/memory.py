@@ -98,7 +98,7 @@ class MemoryFeeds(StoredFeeds):
     def __init__(self) -> None:
         self._feeds: dict[str, frozenset[str]] = {}
         self._sids: dict[str, str | None] = {}
-        self._seen: dict[str, Sequence[tuple[str, bool]]] = {}
+        self._seen: dict[str, Sequence[tuple[str, bool, int]]] = {}
 
     @override
     def known(self) -> Mapping[str, frozenset[str]]:
@@ -117,12 +117,12 @@ class MemoryFeeds(StoredFeeds):
         self._sids |= sids or {}
 
     @override
-    def seen(self) -> Mapping[str, Sequence[tuple[str, bool]]]:
+    def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:
         """See `StoredFeeds.seen`."""
         return dict(self._seen)
 
     @override
-    def see(self, tables: Mapping[str, Sequence[tuple[str, bool]]]) -> None:
+    def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
         """See `StoredFeeds.see`."""
         self._seen |= {source: tuple(found) for source, found in tables.items()}
 

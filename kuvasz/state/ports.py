@@ -186,13 +186,14 @@ class StoredFeeds(Protocol):
             sids: Source -> its sid, of those that are known.
         """
 
-    def seen(self) -> Mapping[str, Sequence[tuple[str, bool]]]:
-        """Return source -> what its patterns were matched with: tables as a map names them, and if they have keys.
+    def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:
+        """Return source -> what its patterns were matched with: tables as a map names them, if they have keys, when.
 
-        In the order in which they came. Of a source that is missing nothing is known.
+        By the last tables of all sources are in the order in which they came. Of a source that is missing nothing is
+        known.
         """
 
-    def see(self, tables: Mapping[str, Sequence[tuple[str, bool]]]) -> None:
+    def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
         """Keep what sources have, in place of what was kept of the same: `seen`. It is durable when this returns.
 
         Without it a source that is down at a start has no tables by patterns until it answers.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,8 @@ class PatternTables:
         before = self._known()
         with self._lock:
             assert self._seen is not None
-            now = {name: _after(tables, before.get(name, ())) for name, tables in found.items()}
+            since = 1 + max((one.since for tables in before.values() for one in tables), default=0)
+            now = {name: _after(tables, before.get(name, ()), since) for name, tables in found.items()}
             other = {name: tables for name, tables in now.items() if before.get(name) != tables}
             self._seen |= other
             self.version += bool(other)
@@ -122,23 +124,32 @@ def _asked(source: Source) -> tuple[SeenTable, ...] | None:
         return None
 
 
-def _after(tables: Sequence[SeenTable], before: Sequence[SeenTable]) -> tuple[SeenTable, ...]:
+def _after(tables: Sequence[SeenTable], before: Sequence[SeenTable], since: int) -> tuple[SeenTable, ...]:
     """Return tables with those that were there before in front: these keep their targets.
 
     One that has lost its key is as it was: it is followed, and stops as any table does that has none.
+
+    Args:
+        tables: What a source has.
+        before: What it had.
+        since: When those came that are new.
     """
-    places = {one.table: place for place, one in enumerate(before)}
-    keyed = {one.table for one in before if one.has_key}
-    known = (SeenTable(table=one.table, has_key=one.has_key or one.table in keyed) for one in tables)
-    return tuple(sorted(known, key=lambda one: places.get(one.table, len(places))))
+    known = {one.table: one for one in before}
+    was = ((one, known.get(one.table)) for one in tables)
+    found = (
+        dataclasses.replace(one, since=since) if old is None else
+        dataclasses.replace(old, has_key=old.has_key or one.has_key)
+        for one, old in was
+    )  # fmt: skip
+    return tuple(sorted(found, key=lambda one: one.since))
 
 
-def _parsed(found: Sequence[tuple[str, bool]]) -> tuple[SeenTable, ...]:
-    return tuple(SeenTable(table=names.parse_table(name), has_key=has_key) for name, has_key in found)
+def _parsed(found: Sequence[tuple[str, bool, int]]) -> tuple[SeenTable, ...]:
+    return tuple(SeenTable(table=names.parse_table(name), has_key=key, since=since) for name, key, since in found)
 
 
-def _rendered(tables: Sequence[SeenTable]) -> list[tuple[str, bool]]:
-    return [(names.render_table(one.table), one.has_key) for one in tables]
+def _rendered(tables: Sequence[SeenTable]) -> list[tuple[str, bool, int]]:
+    return [(names.render_table(one.table), one.has_key, one.since) for one in tables]
 
 
 __all__ = ["PatternTables"]

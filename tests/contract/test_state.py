@@ -179,11 +179,11 @@ def test_what_sources_fed_is_known_to_the_next_process(place: Place) -> None:
     expected = {"eu": {"archive.items"}, "eu/*": {"shop.events"}, "us": {"shop.items"}}
     assert feeds.known() == place.open().feeds.known() == expected, "other sources stay as they are"
     assert feeds.seen() == {}
-    feeds.see({"eu": [("orders", True), ("archive.items", False)], "us": []})
-    feeds.see({"us": (("items", True),)})
+    feeds.see({"eu": [("orders", True, 1), ("archive.items", False, 2)], "us": []})
+    feeds.see({"us": (("items", True, 3),)})
     seen = place.open().feeds.seen()
     assert {source: tuple(found) for source, found in seen.items()} == {
-        "eu": (("orders", True), ("archive.items", False)), "us": (("items", True),)
+        "eu": (("orders", True, 1), ("archive.items", False, 2)), "us": (("items", True, 3),)
     }  # fmt: skip
     feeds.keep({"us": set()})
     assert place.open().feeds.seen() == seen, "neither forgets what the other one keeps"

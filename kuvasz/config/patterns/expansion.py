@@ -75,8 +75,10 @@ def _found(group: DatabaseConfig, seen: Mapping[str, Sequence[SeenTable]]) -> Da
             else:
                 before = tables.get(key)
                 have = frozenset({source}) | (frozenset() if before is None else before.sources)
-                tables[key] = FoundTable(config=_of(said, one.table), pattern=pattern, sources=have)
-    return group.knowing(FoundTables(tables=tables, left_out=tuple(left)))
+                since = one.since if before is None else min(one.since, before.since)
+                tables[key] = FoundTable(config=_of(said, one.table), pattern=pattern, sources=have, since=since)
+    in_order = dict(sorted(tables.items(), key=lambda found: found[1].since))
+    return group.knowing(FoundTables(tables=in_order, left_out=tuple(left)))
 
 
 def _of(said: TableConfig, table: TableName) -> TableConfig:
@@ -98,26 +100,29 @@ def _keyless(source: str, key: str, pattern: str) -> LeftOut:
 
 
 def _refused(config: Config) -> dict[tuple[int, str], str]:
-    """Return what is wrong with entries of tables that patterns take in, or with others because of these."""
+    """Return why tables that patterns take in have to be left out: of those of one target the newest first."""
     found: dict[tuple[int, str], str] = {}
     for problem in check.problems(config):
         match problem.path:
             case ("databases", int(number), "tables", str(key), *_):
-                group = config.databases[number]
-                if group.found is not None and key in group.found.tables:
-                    found[number, key] = problem.message
-                else:
-                    target = sources.target_name(config.lake, key, group.tables[key])
-                    found |= dict.fromkeys(_of_target(config, target), problem.message)
+                entry = config.databases[number].entries.get(key)
+                since = {} if entry is None else _since(config, sources.target_name(config.lake, key, entry))
+                if since:
+                    newest = max(since.values())
+                    last = [place for place, one in since.items() if one == newest][-1]
+                    found.setdefault((number, key) if since.get((number, key)) == newest else last, problem.message)
     return found
 
 
-def _of_target(config: Config, target: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """Yield the tables that patterns take in and that have a target."""
-    for number, group in enumerate(config.databases):
-        for key, one in (group.found.tables if group.found is not None else {}).items():
-            if sources.target_name(config.lake, key, one.config) == target:
-                yield number, key
+def _since(config: Config, target: tuple[str, str]) -> dict[tuple[int, str], int]:
+    """Return when each table came that patterns take in and that has a target, written in whatever case."""
+    folded = tuple(map(str.lower, target))
+    return {
+        (number, key): one.since
+        for number, group in enumerate(config.databases)
+        for key, one in (group.found.tables if group.found is not None else {}).items()
+        if tuple(map(str.lower, sources.target_name(config.lake, key, one.config))) == folded
+    }
 
 
 def _without(group: DatabaseConfig, key: str, why: str) -> DatabaseConfig:

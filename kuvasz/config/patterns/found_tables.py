@@ -19,10 +19,12 @@ class SeenTable:
     Attributes:
         table: Its name.
         has_key: Whether something tells its rows apart: a primary key or what its replica identity is.
+        since: When it came, among the tables of all sources: those that came together have one number.
     """
 
     table: TableName
     has_key: bool
+    since: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +35,13 @@ class FoundTable(Generic[T]):
         config: What the pattern says, with a target of the table's own.
         pattern: The key of the pattern.
         sources: The names of the sources that have it.
+        since: When the first of them had it; see `SeenTable`.
     """
 
     config: T
     pattern: str
     sources: frozenset[str]
+    since: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,17 +53,17 @@ class FeedDocuments(StoredFeeds):
             _log.tell(Event.FEEDS_FAILED, file=self._feeds.place, error=str(error))
 
     @override
-    def seen(self) -> Mapping[str, Sequence[tuple[str, bool]]]:
+    def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:
         """See `StoredFeeds.seen`; of a coordinator that does not answer nothing is."""
         with contextlib.suppress(StateError, TypeError, KeyError, ValueError):
             return {
-                source: tuple((str(table), bool(has_key)) for table, has_key in found["tables"])
+                source: tuple((str(table), bool(has_key), int(since)) for table, has_key, since in found["tables"])
                 for source, found in self._tables.all().items()
             }
         return {}
 
     @override
-    def see(self, tables: Mapping[str, Sequence[tuple[str, bool]]]) -> None:
+    def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
         """See `StoredFeeds.see`."""
         try:
             self._tables.put({source: {"tables": [list(one) for one in found]} for source, found in tables.items()})

@@ -97,7 +97,7 @@ def test_a_look_tells_what_is_new_and_who_came_first_stays_in_front(servers: Ser
     assert one.version == 1, "nothing is new"
     servers.has = {"shop_eu": seen("items", "orders")}
     one.look("shop_eu", eu)
-    assert (one.version, feeds.seen()) == (2, {"shop_eu": (("orders", True), ("items", True))})
+    assert (one.version, feeds.seen()) == (2, {"shop_eu": (("orders", True, 1), ("items", True, 2))})
     bare = [SeenTable(table=names.parse_table(name), has_key=False) for name in ("items", "orders")]
     servers.has = {"shop_eu": tuple(bare)}
     one.look("shop_eu", eu)
@@ -105,6 +105,19 @@ def test_a_look_tells_what_is_new_and_who_came_first_stays_in_front(servers: Ser
     servers.has = {"shop_eu": ()}
     one.look("shop_eu", eu)
     assert (one.version, tables(one.applied(config()))["shop_eu"]) == (3, [])
+
+
+def test_a_table_that_comes_later_takes_no_target_of_another_source(servers: Servers) -> None:
+    feeds, everywhere = MemoryFeeds(), config("*.*")
+    one = PatternTables(feeds, may_keep=True)
+    servers.has = {"shop_eu": (), "shop_us": seen("billing.items")}
+    one.looked(everywhere)
+    servers.has["shop_eu"] = seen("items")
+    for now in (one, PatternTables(feeds, may_keep=True)):
+        assert tables(now.looked(everywhere)) == {"shop_eu": [], "shop_us": ["items"]}
+        assert [str(spec.table) for source in sources.resolve(now.applied(everywhere)) for spec in source.tables] == [
+            "billing.items", "public.t"
+        ]  # fmt: skip
 
 
 def test_what_is_left_out_is_told_once(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:

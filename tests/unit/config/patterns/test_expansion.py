@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.config import load, names, sources
+from kuvasz.config import check, load, names, sources
 from kuvasz.config.model import Config
 from kuvasz.config.patterns import expansion
 from kuvasz.config.patterns.found_tables import LeftOut, SeenTable
@@ -134,6 +134,35 @@ def test_a_target_of_another_group_is_left_to_that() -> None:
     found = expansion.expanded(config(PLAIN, other), {EU: seen("items", "orders")})
     assert mapped(found)[EU] == {"public.orders": "kuvasz.orders"}
     assert left_out(found) == [(EU, "items", "public.*")]
+
+
+PLAIN_GROUP: Mapping[str, Any] = {"database": "crm", "urls": [{"url": "postgresql:///crm"}], "tables": PLAIN}
+
+
+def test_rows_of_two_groups_that_nothing_tells_apart_are_not_of_one_target() -> None:
+    """Each has a table of one name, as any two applications may, and one of them no sid, or the same one."""
+    there = {EU: seen("users", "items"), "crm": seen("users", "deals")}
+    found = expansion.expanded(config(PLAIN, PLAIN_GROUP), there)
+    assert mapped(found)["crm"] == {"public.deals": "kuvasz.deals"}
+    assert mapped(found)[EU] == {"public.users": "kuvasz.users", "public.items": "kuvasz.items"}
+    assert left_out(found) == [("crm", "users", "public.*")]
+    assert not check.problems(found)
+    same = {**PLAIN_GROUP, "urls": [{"url": "postgresql:///crm", "sid": "eu"}]}
+    found = expansion.expanded(config(PLAIN, same), {EU: seen("users"), "crm_eu": seen("users")})
+    assert (mapped(found)["crm_eu"], check.problems(found)) == ({}, [])
+
+
+def test_of_tables_of_two_groups_the_one_that_came_later_is_left_out() -> None:
+    (later,) = seen("users")
+    there = {EU: (dataclasses.replace(later, since=2),), "crm": (dataclasses.replace(later, since=1),)}
+    found = expansion.expanded(config(PLAIN, PLAIN_GROUP), there)
+    assert mapped(found) == {EU: {}, US: {}, "crm": {"public.users": "kuvasz.users"}}
+
+
+def test_a_table_of_a_group_that_changes_as_one_is_no_other_groups() -> None:
+    joint = {**PLAIN_GROUP, "urls": [{"url": "postgresql:///crm", "sid": "crm"}], "consistency": "group"}
+    found = expansion.expanded(config(PLAIN, joint), {EU: seen("users"), "crm_crm": seen("users", "deals")})
+    assert (mapped(found)["crm_crm"], check.problems(found)) == ({"public.deals": "kuvasz.deals"}, [])
 
 
 def test_a_name_that_the_lake_cannot_have_is_left_out() -> None:
