@@ -55,9 +55,13 @@ class World:
         wait_until(lambda: not pipeline.app._sources.is_changing, "the map is in use")
 
 
-def large(pipeline: Pipeline) -> TableState:
-    (found,) = [one for one in pipeline.app.states.snapshot() if one.target == "shop.large"]
+def table_of(pipeline: Pipeline, name: str) -> TableState:
+    (found,) = [one for one in pipeline.app.states.snapshot() if one.target == f"shop.{name}"]
     return found
+
+
+def large(pipeline: Pipeline) -> TableState:
+    return table_of(pipeline, "large")
 
 
 def test_a_large_table_is_copied_in_its_hours_and_all_else_streams(
@@ -88,7 +92,7 @@ def test_a_large_table_is_copied_in_its_hours_and_all_else_streams(
         database.execute("UPDATE large SET n = 3 WHERE id % 2 = 0")
         database.execute("DELETE FROM large WHERE id % 5 = 0")
         database.execute("UPDATE items SET n = 3")
-        wait_until(lambda: pipeline.states()[key] is State.STREAMING, "the small one streams")
+        wait_until(lambda: table_of(pipeline, "items").rows == 20, "the small one streams")
         pipeline.assert_equal("items", source_rows(database.url, "items"))
 
         world.reload(pipeline)  # no hours, and no rate
