@@ -58,7 +58,7 @@ class Following:
         record, upstream = self._start.record, self._upstream
         return StreamOrder(
             slot=upstream.slot, publications=tuple(upstream.publications), system_id=upstream.system_id or "",
-            timeline=0 if record is None else record.standing.timeline,
+            timeline=0 if record is None else record.standing.timeline, is_own_alone=upstream.is_own_alone,
         )  # fmt: skip
 
     def _known(self) -> KnownPast:

@@ -47,6 +47,7 @@ class OrderedReading:
             Upstream(
                 source=source, conninfo=conninfo.replication_conninfo(url()), slot=order.slot,
                 publications=order.publications, system_id=order.system_id or None, staged=log,
+                is_own_alone=order.is_own_alone,
             ),
             log,
             Progress(),

@@ -27,12 +27,13 @@ class StreamOrder:
     publications: tuple[str, ...]
     system_id: str  #: the cluster that has to answer
     timeline: int  #: which it was on when it was looked at last; 0: unknown
+    is_own_alone: bool = False  #: without changes that came to the source by replication
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON of it."""
         return {
             "slot": self.slot, "publications": list(self.publications), "system_id": self.system_id,
-            "timeline": self.timeline,
+            "timeline": self.timeline, "is_own_alone": self.is_own_alone,
         }  # fmt: skip
 
     @classmethod
@@ -40,7 +41,7 @@ class StreamOrder:
         """Return the order from its JSON."""
         return cls(
             slot=found["slot"], publications=tuple(found["publications"]), system_id=found["system_id"],
-            timeline=int(found["timeline"]),
+            timeline=int(found["timeline"]), is_own_alone=bool(found.get("is_own_alone", False)),
         )  # fmt: skip
 
 

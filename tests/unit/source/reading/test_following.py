@@ -21,6 +21,8 @@ from kuvasz.errors import SlotLost, SourceError, StateTaken
 from kuvasz.model import Applied
 from kuvasz.source.reading.ends import StreamStart, Upstream
 from kuvasz.source.reading.following import Following
+from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.ordered import OrderedReading
 from kuvasz.state.memory import MemoryRecord
 from kuvasz.state.ports import SourceRecord
 from kuvasz.state.staged.memory import MemoryIndex
@@ -264,8 +266,10 @@ class World:
         self.record.update(SourceRecord(system_id="7", timeline=3))
         self.applied = [Applied(90, 5, 6)]
 
-    def following(self, *publications: str) -> Following:
-        upstream = Upstream(source="eu", conninfo="", slot="s", publications=publications, system_id="7")
+    def following(self, *publications: str, is_own_alone: bool = False) -> Following:
+        upstream = Upstream(
+            source="eu", conninfo="", slot="s", publications=publications, system_id="7", is_own_alone=is_own_alone
+        )
         start = StreamStart(record=self.record, applied_lsn=lambda: 95, applied=lambda: self.applied)
         assert self.follower is not None
         return Following(upstream, self.log, self.follower, start)
@@ -308,6 +312,19 @@ def test_an_order_stands_until_it_is_another_one(world: World) -> None:
         await world.following("p", "q").arrange()
         assert world.index.orders()["eu"].past > first.past
         assert world.log.source("eu").known.past == world.index.orders()["eu"].past
+
+    asyncio.run(give())
+
+
+def test_who_reads_leaves_out_what_came_to_the_source_by_replication(world: World) -> None:
+    async def give() -> None:
+        for is_own_alone, options in ((False, {}), (True, {"origin": "none"})):
+            await world.following("p", is_own_alone=is_own_alone).arrange()
+            given = world.index.orders()["eu"]
+            written = dataclasses.replace(given, order=StreamOrder.of_json(given.order.as_json()))
+            reader = Process(world.index, {}, ClusterRole.READ)
+            made = OrderedReading("eu", lambda: "postgresql://db/eu", written, reader.log, ReaderOptions())
+            assert made._staging._upstream.options == options
 
     asyncio.run(give())
 
