@@ -206,13 +206,13 @@ class StagedLog:
                 self.source(name).begin(positions[name])
             return of_now
 
-    def give(self, name: str, order: StreamOrder, known: KnownPast) -> None:
-        """Have a source read by another process.
+    def give(self, name: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+        """Have a source read by another process; `is_again`: only tell who does so already what is known by now.
 
         Raises:
             StateError: The coordinator does not answer.
         """
-        self._index.give(name, order, known)
+        self._index.give(name, order, known, is_again=is_again)
 
     def keep_orders(self, names: Collection[str]) -> None:
         """Have no others than some sources read by another process: the rest has left the map.

@@ -211,7 +211,13 @@ def test_an_order_stands_until_another_one_is_given_or_it_is_withdrawn(index: Lo
     index.give("eu", order("p", "q"), known)
     assert index.orders()["eu"].past > first.past
     assert index.answers() == {}, "what was said was said to another one"
+    index.give("eu", order("p", "q"), KnownPast(), is_again=True)
+    last = index.orders()["eu"]
+    assert (last.order, last.known) == (order("p", "q"), KnownPast())
+    index.give("eu", order("p"), known, is_again=True)
+    assert index.orders() == {"eu": last}, "who tells late of an order of before brings it back"
     index.withdraw("eu")
+    index.give("eu", order("p", "q"), known, is_again=True)
     assert index.orders() == {}
     index.withdraw("nobody")
 

@@ -117,8 +117,10 @@ class Following:
             self._telling = asyncio.create_task(self._tell(), name=f"order {self._upstream.slot}")
 
     async def _tell(self) -> None:
+        order, known = self._order(), self._known()
         with contextlib.suppress(errors.StateError):  # what was told before holds as well
-            await asyncio.to_thread(self.log.give, self.source.name, self._order(), self._known())
+            # Its thread outlives who began it: by then the order may be withdrawn, or another one given.
+            await asyncio.to_thread(self.log.give, self.source.name, order, known, is_again=True)
 
     def ask(self) -> None:
         """Ask nothing: an answer would take the way of all that is staged."""

@@ -109,7 +109,7 @@ _GIVE: Final = f"""
 UPDATE kuvasz.log_source AS s SET wanted = %(wanted)s::jsonb, known = %(known)s::jsonb,
     past = CASE WHEN wanted = %(wanted)s::jsonb THEN past ELSE {_NEXT_PAST.format("past")} END,
     answer = CASE WHEN wanted = %(wanted)s::jsonb THEN answer END
-WHERE cluster = %(cluster)s AND source = %(source)s
+WHERE cluster = %(cluster)s AND source = %(source)s AND (wanted = %(wanted)s::jsonb OR NOT %(is_again)s)
 """
 _ORDERS: Final = """
 SELECT source, past, wanted, known FROM kuvasz.log_source WHERE cluster = %s AND wanted IS NOT NULL
@@ -320,11 +320,11 @@ class CoordinatedIndex(LogIndex):
             session.execute(_FORGET, (self._cluster, source))
 
     @override
-    def give(self, source: str, order: StreamOrder, known: KnownPast) -> None:
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
         """See `LogIndex.give`."""
         given = {
             "cluster": self._cluster, "source": source, "wanted": json.dumps(order.as_json()),
-            "known": json.dumps(known.as_json()),
+            "known": json.dumps(known.as_json()), "is_again": is_again,
         }  # fmt: skip
         with self._database.session("order a source's stream") as session, session.transaction():
             self._lease.prove(session)

@@ -136,10 +136,12 @@ class MemoryIndex(LogIndex):
         self._given.pop(source, None)
 
     @override
-    def give(self, source: str, order: StreamOrder, known: KnownPast) -> None:
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
         """See `LogIndex.give`."""
         before = self._given.get(source)
         if before is None or before.order != order:
+            if is_again:
+                return
             self._anew(source)
         self._given[source] = GivenOrder(past=self._positions[source].past, order=order, known=known)
 

@@ -145,8 +145,15 @@ class LogIndex(Protocol):
 
     # Where one process reads, and another one applies
 
-    def give(self, source: str, order: StreamOrder, known: KnownPast) -> None:
-        """Have a source that is known read as an order says; another one than before begins another past."""
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+        """Have a source that is known read as an order says; another one than before begins another past.
+
+        Args:
+            source: Its name.
+            order: The order.
+            known: What the lake has of the source by now.
+            is_again: It was given before: unless it is the one that stands, nothing is done.
+        """
 
     def withdraw(self, source: str) -> None:
         """Have a source read no more: what was received and is not staged counts no more.

@@ -316,6 +316,18 @@ def test_an_order_stands_until_it_is_another_one(world: World) -> None:
     asyncio.run(give())
 
 
+def test_who_tells_late_what_the_lake_has_brings_no_order_back(world: World) -> None:
+    async def tell() -> None:
+        before = world.following("p")
+        await before.arrange()
+        await world.following("p", "inserts").arrange()
+        given = world.index.orders()["eu"]
+        await before._tell()
+        assert world.index.orders()["eu"] == given
+
+    asyncio.run(tell())
+
+
 def test_who_reads_leaves_out_what_came_to_the_source_by_replication(world: World) -> None:
     async def give() -> None:
         for is_own_alone, options in ((False, {}), (True, {"origin": "none"})):
