@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class NoticeFile(StoredNotices):
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
+        self._lock = threading.Lock()  # each webhook has a thread, and keeps its own part of it
 
     @override
     def all(self) -> dict[str, Mapping[str, Any]]:
@@ -40,17 +42,21 @@ class NoticeFile(StoredNotices):
     @override
     def put(self, name: str, told: Mapping[str, Any]) -> None:
         """See `StoredNotices.put`. After a crash the file is the old one or the new one."""
-        fresh = self._file.with_suffix(".new")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                json.dump({**self.all(), name: told}, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            fresh.replace(self._file)
+            with self._lock:
+                self._put(name, told)
         except OSError as error:
             _log.tell(Event.NOTICES_UNKEPT, file=str(self._file), error=str(error))
+
+    def _put(self, name: str, told: Mapping[str, Any]) -> None:
+        fresh = self._file.with_suffix(".new")
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump({**self.all(), name: told}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        fresh.replace(self._file)
 
 
 __all__ = ["FILE", "NoticeFile"]

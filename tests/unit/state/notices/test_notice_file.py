@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,21 @@ def test_of_a_file_that_is_not_ours_nothing_is_known(tmp_path: Path, text: str) 
 def test_nobody_else_may_read_it(tmp_path: Path) -> None:
     NoticeFile(tmp_path).put("hook", {"number": 1})
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+
+
+def test_two_that_are_kept_at_once_are_both_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = NoticeFile(tmp_path)
+
+    def keep(name: str) -> None:
+        for number in range(100):
+            file.put(name, {"number": number, "waiting": [name] * 50 * len(name)})
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(keep, ["hook", "another hook"]))
+    assert {name: told["number"] for name, told in NoticeFile(tmp_path).all().items()} == {
+        "hook": 99, "another hook": 99,
+    }  # fmt: skip
+    assert caplog.records == []
 
 
 def test_what_cannot_be_kept_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
