@@ -184,15 +184,19 @@ class Webhook:
             if standing.get(target) == now or len(found) >= most:
                 continue
             rows, seen_now, missed = self._about.commits_after(target, seen.get(target), most - len(found))
-            is_known = target in seen
-            seen[target] = seen_now
-            if len(rows) < most - len(found):
+            is_known, is_all = target in seen, len(rows) < most - len(found)
+            told = [
+                row
+                for row in rows
+                if row["kind"] != _NO_NEWS
+                and (is_known or row["committed_at"].timestamp() * 1000 >= self._told.since_ms)
+            ]
+            if is_all:
                 standing[target] = now
-            for row in rows:
-                is_before = not is_known and row["committed_at"].timestamp() * 1000 < self._told.since_ms
-                if row["kind"] != _NO_NEWS and not is_before:
-                    found.append(notice.of_commit(row, missed))
-                    missed = 0
+            if missed and is_all and not told:
+                continue  # the next one that is told says how many are missing, or nobody does
+            seen[target] = seen_now
+            found += [notice.of_commit(row, 0 if number else missed) for number, row in enumerate(told)]
         return found
 
     def _remove(self, count: int) -> None:

@@ -185,6 +185,20 @@ def test_commits_that_are_gone_are_counted(world: World) -> None:
     assert [one.get("missed") for one in world.taken[0]["entries"]] == [2, None]
 
 
+def test_commits_that_are_gone_are_counted_also_where_nothing_but_merged_files_came_behind_them(world: World) -> None:
+    world.about.commit("a")
+    world.step()
+    for kind in ("stream", "stream", "maintenance"):
+        world.about.commit("a", kind)
+    world.about.first["a"] = 4
+    assert world.step() == []
+    looks = world.about.looks
+    assert (world.step(), world.about.looks) == ([], looks)
+    world.about.commit("a")
+    assert world.step() == [("a", 5)]
+    assert [one.get("missed") for one in world.taken[0]["entries"]] == [2]
+
+
 def test_many_go_in_several_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_module, "_MOST", 2)
     for target in ("a", "a", "a", "b"):
