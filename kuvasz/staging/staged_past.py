@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from kuvasz.errors import SourceError, place_of
+
 if TYPE_CHECKING:
     from kuvasz.staging.staged_log import StagedLog
     from kuvasz.state.ports import SourceRecord
@@ -101,13 +103,22 @@ class StagedPast:
 
         Raises:
             StateError: The coordinator does not answer.
+            SourceError: More of the server before was staged since it was looked at.
         """
         if self._log is None:
             self._progress.begin_anew(self._source, lsn)
-        else:
-            self.take_up(lsn)
-            self._seen = None
-            self._progress.begin_anew(self._source, self._log.set_back(self._source, lsn))
+            return
+        seen = self._seen
+        self.take_up(lsn)
+        applied = self._log.set_back(self._source, lsn)
+        # Who reads may have been at the server before until now, and stages nothing of it from now on.
+        now = self._log.look(self._source) if self.is_read_elsewhere else None
+        if seen is not None and now is not None and now.ended > seen.ended:
+            message = (
+                f"{place_of(self._source)}: more of the server before was staged than the new one was compared with"
+            )
+            raise SourceError(message, hint="it is compared again")
+        self._progress.begin_anew(self._source, applied)
 
 
 __all__ = ["StagedPast"]
