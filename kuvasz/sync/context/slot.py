@@ -116,6 +116,9 @@ class Slot:
                 f"{place_of(self._source)}: slot {self.name} is in use by {user}",
                 hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
             )
+        if not needed and self._staged.release():  # it is confirmed further by whoever reads, until that has ended
+            slots.end_reader(connection, self.name)
+            state = slots.describe(connection, self.name) or state
         self._go_on(server, state, is_known=bool(needed))
         return True
 

@@ -6,15 +6,20 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.model import ClusterRole
 from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced
 from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
+from kuvasz.staging.staged_past import StagedPast
 from kuvasz.state.ports import SourceRecord
+from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.orders import KnownPast, StreamOrder
 from kuvasz.sync.context.gap_starts import Evidence, GapStarts
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules.targets import feed_of, target_of
 from tests.support.scene import Scene
+from tests.support.staged_world import Process
 
 OURS = 7
 
@@ -85,6 +90,25 @@ def test_how_far_no_row_is_missing_outlives_the_process_but_not_the_slot(world: 
     world.source_tables.resync(world.items, is_due=True)
     assert world.check()
     assert (starts.looked_lsn, world.standing.standing.looked_lsn) == (0, 0), "nothing of that stream counts any more"
+
+
+def test_a_source_that_begins_anew_where_another_process_reads_it_begins_where_that_one_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Process(MemoryIndex(), {}, ClusterRole.APPLY).log
+    log.begin_anew(world.source.name, 1500)
+    log.give(world.source.name, StreamOrder(slot="s", publications=(), system_id="", timeline=1), KnownPast())
+    world.slot._staged = StagedPast(log, world.source.name, world.shared.progress)
+
+    def end(*_: object) -> None:
+        assert log._index.orders() == {}
+        world.found = world.state(confirmed_flush_lsn=1700)
+
+    monkeypatch.setattr(slots, "end_reader", end)
+    world.found = world.state(active_pid=99)
+    assert world.check()
+    assert world.standing.standing.confirmed_lsn == 1700, "else it had been moved by someone else"
+    assert log.source(world.source.name).known.lsn == 1700
 
 
 def test_without_a_slot_the_source_is_new(world: World) -> None:
