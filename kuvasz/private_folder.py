@@ -48,7 +48,7 @@ def exchange(file: Path, text: str, *, is_durable: bool = True) -> None:
     Args:
         file: The file; its folder is made if it is missing.
         text: The text.
-        is_durable: Whether that goes for a crash of the machine as well, which takes the time of a disk.
+        is_durable: Whether it is on the disk when this returns: a crash of the machine leaves it as it is then.
 
     Raises:
         OSError: It holds what it held before.
@@ -61,6 +61,18 @@ def exchange(file: Path, text: str, *, is_durable: bool = True) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     fresh.replace(file)
+    if is_durable:
+        _sync(file.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Have a crash of the machine leave files in a folder under the names that they have now."""
+    with contextlib.suppress(OSError):  # some mounted volumes cannot, and the file has its name
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _close(folder: Path, found: os.stat_result) -> None:

@@ -67,6 +67,23 @@ def test_a_file_holds_the_one_text_or_the_other(tmp_path: Path, is_durable: bool
     assert (file.read_text("utf-8"), sorted(tmp_path.rglob("*.*"))) == ("ö", [file])
 
 
+def test_a_durable_file_has_its_name_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[tuple[Path, bool]] = []
+    file = tmp_path / "feeds.json"
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append((Path(f"/proc/self/fd/{descriptor}").resolve(), file.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    private_folder.exchange(file, "text")
+    assert synced == [(tmp_path / "feeds.new", False), (tmp_path, True)]
+    synced.clear()
+    private_folder.exchange(file, "text", is_durable=False)
+    assert synced == []
+
+
 def test_a_text_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
     file = tmp_path / "notes.json"
     private_folder.exchange(file, "before")
