@@ -54,7 +54,7 @@ class LogFile(logging.handlers.WatchedFileHandler):
         except OSError as error:  # it is opened anew before anything is written
             self._fall_back(record, error)
         if self._is_missing and not was_missing:
-            sys.stderr.write(self.format(_failed(self.baseFilename, self._why)) + "\n")
+            self._to_stderr(_failed(self.baseFilename, self._why))
 
     @override
     def handleError(self, record: logging.LogRecord) -> None:
@@ -67,7 +67,11 @@ class LogFile(logging.handlers.WatchedFileHandler):
             with contextlib.suppress(OSError):
                 self.stream.close()
             self.stream = None
-        sys.stderr.write(self.format(record) + "\n")
+        self._to_stderr(record)
+
+    def _to_stderr(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(Exception):  # nobody hears it there either, or it is no line: nothing stops for that
+            sys.stderr.write(self.format(record) + "\n")
 
 
 def _failed(path: str, why: str) -> logging.LogRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,18 @@ def test_a_full_disk_stops_nothing(capsys: pytest.CaptureFixture[str]) -> None:
         logger.warning(text)
     log.set_up("plain", [])
     assert "no space left on device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stderr", [None, os.devnull])
+def test_a_full_disk_and_a_stderr_that_is_gone_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch, stderr: str | None
+) -> None:
+    log.set_up("plain", [], file="/dev/full")
+    with Path(os.devnull).open() as unwritable:
+        monkeypatch.setattr(sys, "stderr", stderr and unwritable)
+        logger.warning("one")
+    monkeypatch.undo()
+    log.set_up("plain", [])
 
 
 def test_one_that_cannot_be_made_is_refused_at_the_start(tmp_path: Path) -> None:
