@@ -32,6 +32,7 @@ FACTS: Final[dict[str, Fact]] = {
             "found": "what was found, in words",
             "hint": "what to do about it",
             "holder": "the process that replicates",
+            "hours": "in which large tables are copied, as in the map",
             "into": "where it is now",
             "line": "what Spark, Java or a worker of Spark printed; it may quote a value of a row",
             "lsn": "of the source, as `16/B374D848`: everything before it is meant",
@@ -52,6 +53,7 @@ FACTS: Final[dict[str, Fact]] = {
             "table": "a table of the lake; of what happened at the source, the source's table",
             "target": "a table of the lake, beside the source's; of a request, what it is to change",
             "url": "where kuvasz is reached from this machine",
+            "webhook": "its name, or the host of its url",
             "what": "what was done, in words; of a request its method and path",
         },
         _COUNT: {
@@ -61,6 +63,7 @@ FACTS: Final[dict[str, Fact]] = {
             "commits": "snapshots of tables",
             "deletes": "rows that were deleted at the source",
             "done": "parts of a table that are copied",
+            "entries": "of what a webhook was to be told, lost",
             "epoch": "counts the connections of a stream",
             "files": "that it is about",
             "files_after": "data files afterwards",
