@@ -59,7 +59,7 @@ class OrderedReading:
                 on_rewound=self._refuse,
             ),
             options,
-            free=self._free,
+            ready=self._ready,
         )  # fmt: skip
 
     def _refuse(self, _: int) -> None:
@@ -69,10 +69,15 @@ class OrderedReading:
             hint="the process that applies goes on with it",
         )
 
-    def _free(self) -> None:
-        """End whatever reads the slot: who had this lease before was killed, or sleeps."""
-        with contextlib.suppress(SourceError), contextlib.closing(conninfo.connect(self._url())) as connection:
+    def _ready(self) -> str:
+        """End whatever reads the slot: who had this lease before was killed, or sleeps; return how it is reached.
+
+        Its url is asked for each time: nobody begins this anew where only a password is another one.
+        """
+        url = self._url()
+        with contextlib.suppress(SourceError), contextlib.closing(conninfo.connect(url)) as connection:
             slots.end_reader(connection, self.given.order.slot)
+        return conninfo.replication_conninfo(url)
 
     def begin(self) -> None:
         """Begin to receive."""

@@ -83,7 +83,8 @@ class Staging:
         progress: How far sources are in the lake.
         start: What proves that nothing is missing.
         options: What may be tuned.
-        free: Called in a thread before each connection: ends whatever else has the slot.
+        ready: Called in a thread before each connection: ends whatever else has the slot, and returns how the server
+            is reached by now; None: as `upstream` says.
     """
 
     answers = True  #: the server can be asked something through it
@@ -96,7 +97,7 @@ class Staging:
         start: StreamStart,
         options: ReaderOptions,
         *,
-        free: Callable[[], None] = lambda: None,
+        ready: Callable[[], str] | None = None,
     ) -> None:
         self.log = log
         self.source: StagedSource = log.source(upstream.source)
@@ -113,7 +114,7 @@ class Staging:
             upstream.source, options, self._facts, staged, self._proof, start.record, self._wake
         )  # fmt: skip
         self._progress = progress
-        self._free = free
+        self._ready = ready or (lambda: upstream.conninfo)
         self._past = self.source.past
         self._task: asyncio.Task[None] | None = None
 
@@ -177,8 +178,8 @@ class Staging:
         """
         source, options = self._upstream.source, self._options
         await self._unless_stopped(asyncio.to_thread(self.log.abandon_open, source))
-        await self._unless_stopped(asyncio.to_thread(self._free))
-        opening = Connection.open(self._upstream.conninfo, source, compiled=options.compiled)
+        reached = await self._unless_stopped(asyncio.to_thread(self._ready))
+        opening = Connection.open(reached, source, compiled=options.compiled)
         connection = await self._unless_stopped(opening)
         try:
             async with asyncio.timeout(options.silence_timeout_s):

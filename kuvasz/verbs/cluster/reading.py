@@ -35,7 +35,7 @@ _log = EventLog(__name__)
 #: Seconds between two looks at the orders.
 _LOOK_S: Final = 0.2
 
-#: Looks between two readings of a map that lacks a source of the orders.
+#: Looks between two readings of a map that lacks a source of the orders, or by which one is not reached.
 _READ_EVERY: Final = 25
 
 
@@ -114,7 +114,7 @@ class SourcesRead:
 
     async def _begin(self, orders: Mapping[str, GivenOrder]) -> None:
         new = {name: given for name, given in orders.items() if name not in self._readings}
-        if new.keys() - self._sources.keys():
+        if new.keys() - self._sources.keys() or any(one.answer.error is not None for one in self._readings.values()):
             await asyncio.to_thread(self._read_again)
         self._unknown = {name: given for name, given in new.items() if name not in self._sources}
         ready = {name: given for name, given in new.items() if name in self._sources}
@@ -129,14 +129,17 @@ class SourcesRead:
                 _log.tell(Event.READING_BEGUN, source=name, slot=ready[name].order.slot)
 
     def _made(self, name: str, given: GivenOrder) -> OrderedReading:
-        return OrderedReading(name, self._sources[name].url.get, given, self.log, self._options)
+        def url() -> str:
+            return self._sources[name].url.get()
+
+        return OrderedReading(name, url, given, self.log, self._options)
 
     def _read_again(self) -> None:
-        """Read the map anew, now and then: whoever applies has a source that this process lacks."""
+        """Read the map anew, now and then: whoever applies has a source that this process lacks, or has otherwise."""
         if self._looks % _READ_EVERY == 1:
             with contextlib.suppress(ConfigError):
                 self._loaded = load.again(self._loaded)
-                self._sources = _by_name(self._loaded)
+                self._sources |= _by_name(self._loaded)  # of one that has left, the order goes
 
     def _answers(self) -> dict[str, StreamAnswer]:
         known = {name: reading.answer for name, reading in self._readings.items()}

@@ -341,6 +341,18 @@ def test_who_reads_leaves_out_what_came_to_the_source_by_replication(world: Worl
     asyncio.run(give())
 
 
+def test_who_reads_goes_by_the_url_as_it_is_at_each_connection(world: World) -> None:
+    async def give() -> None:
+        await world.following("p").arrange()
+        given, reader = world.index.orders()["eu"], Process(world.index, {}, ClusterRole.READ)
+        urls = (f"postgresql://kuvasz:{password}@127.0.0.1:1/eu" for password in ("made", "old", "new"))
+        made = OrderedReading("eu", lambda: next(urls), given, reader.log, ReaderOptions())
+        for password in ("old", "new"):
+            assert f"password={password}" in made._staging._ready()
+
+    asyncio.run(give())
+
+
 def test_what_is_staged_is_heard_before_it_is_said_why_no_more_comes(world: World) -> None:
     lost = StreamAnswer(is_receiving=False, error=SlotLost("gone", hint="copy"), standing=SourceRecord())
 
