@@ -238,6 +238,8 @@ class SourceSync:
         limits, lifetime = self._parts.copies.hours, self._lifetime
         while not limits.limits.is_open(time.time()) and not lifetime.is_ending:
             await lifetime.sleep(_WAIT_S)
+        if lifetime.is_ending:  # the lake keeps the copies before
+            return
         start = await self._context.ask(self._parts.setup.start_once)
         self.error = None
         lifetime.has_started = True
@@ -246,8 +248,9 @@ class SourceSync:
         copies = FirstCopies(self._context, self._parts.copies, is_all=True)
         await copies.run(tables, start.snapshot, start.system_id)
         self.is_done = True
+        copied = [spec for spec in tables if self.tables.state(spec) is not State.ERROR]
         _log.tell(
-            Event.SNAPSHOT_DONE, source=self.source.name, tables=len(tables),
+            Event.SNAPSHOT_DONE, source=self.source.name, tables=len(copied),
             lsn=lsn.render(start.snapshot.consistent_point),
         )  # fmt: skip
         lifetime.end()

@@ -104,10 +104,17 @@ def test_every_table_is_there_as_of_one_lsn_and_nothing_is_left(database: Databa
     assert left(database) == [(1, 1)], "and nothing was touched"
 
 
-def test_what_cannot_be_copied_is_no_success(database: Database, lake_folder: LakeFolder) -> None:
+def test_what_cannot_be_copied_is_no_success(
+    database: Database, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kuvasz")
     fill(database)
     database.execute("DROP TABLE others")
     assert copied(lake_folder, database) != 0
     assert left(database) == [(0, 0)]
     rows = lake_folder.session.sql(f"SELECT count(*) FROM {lake_folder.catalog}.shop.items").collect()
     assert rows[0][0] == 100, "the others are there"
+    database.execute("CREATE TABLE others (id int PRIMARY KEY, at date); INSERT INTO others VALUES (1, 'infinity')")
+    assert copied(lake_folder, database) != 0
+    done = [record.tables for record in caplog.records if getattr(record, "event", "") == "snapshot_done"]
+    assert done == [1, 1], "what was taken up, and failed, does not count as copied"
