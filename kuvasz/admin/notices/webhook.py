@@ -153,7 +153,7 @@ class Webhook:
             self._fail(repr(error))
 
     def _tell_some(self) -> bool:
-        """Tell what one request takes; whether there was anything."""
+        """Tell what one request takes; whether there may be more."""
         with self._lock:
             entries, removed = list(itertools.islice(self._told.waiting, _MOST)), self.counts.removed
         waited, seen, standing = len(entries), dict(self._told.seen), dict(self._standing)
@@ -169,13 +169,14 @@ class Webhook:
             self._send(self._config.webhook.get(), body, headers)
             self._succeed(len(entries))
         with self._lock:
-            self._is_new = self._is_new or bool(entries) or seen != self._told.seen
+            has_moved = bool(entries) or seen != self._told.seen
+            self._is_new = self._is_new or has_moved
             self._remove(removed + waited - self.counts.removed)  # some may have been dropped meanwhile
             self._told.number += bool(entries)
             self._told.seen = seen
         self._standing = standing
         self._keep()
-        return bool(entries)
+        return has_moved
 
     def _commits(self, most: int, seen: dict[str, str], standing: dict[str, object]) -> list[Entry]:
         """Return commits that nobody was told of, and note that in `seen` and `standing`."""
@@ -184,12 +185,11 @@ class Webhook:
             if standing.get(target) == now or len(found) >= most:
                 continue
             rows, seen_now, missed = self._about.commits_after(target, seen.get(target), most - len(found))
-            is_known, is_all = target in seen, len(rows) < most - len(found)
+            is_all = len(rows) < most - len(found)
             told = [
                 row
                 for row in rows
-                if row["kind"] != _NO_NEWS
-                and (is_known or row["committed_at"].timestamp() * 1000 >= self._told.since_ms)
+                if row["kind"] != _NO_NEWS and row["committed_at"].timestamp() * 1000 >= self._told.since_ms
             ]
             if is_all:
                 standing[target] = now

@@ -128,6 +128,16 @@ def test_a_new_webhook_begins_with_what_comes(world: World) -> None:
     assert world.step() == [("a", 2), ("late", 1)]
 
 
+def test_commits_of_before_keep_no_webhook_waiting_however_many_there_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_module, "_MOST", 2)
+    for _ in range(5):
+        world.about.commit("a", at=PAST)
+    world.about.commit("a")
+    assert world.step() == [("a", 6)]
+
+
 def test_what_is_not_taken_comes_again_with_what_came_meanwhile(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
