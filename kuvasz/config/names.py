@@ -59,6 +59,16 @@ def matches(pattern: TableName, table: TableName) -> bool:
     return is_like(pattern.schema, table.schema) and is_like(pattern.name, table.name)
 
 
+def means(text: str, table: TableName) -> bool:
+    """Say whether a key of ``tables``, or a text of ``except``, means a table: as `matches`, but for quoted parts."""
+    *schema, name = _parts(text)
+    (of_schema,) = schema or [(DEFAULT_SCHEMA, True)]
+    return all(
+        part == there if is_quoted else is_like(part, there)
+        for (part, is_quoted), there in ((of_schema, table.schema), (name, table.name))
+    )
+
+
 def is_whole_match(regex: str, name: str) -> bool:
     """Say whether a regular expression of a map takes a name in."""
     return re.fullmatch(regex, name) is not None
@@ -85,19 +95,24 @@ def split_name(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: A part is empty, a quote is not closed, or there is a NUL.
     """
-    parts: list[str] = []
+    return tuple(part for part, _ in _parts(text))
+
+
+def _parts(text: str) -> list[tuple[str, bool]]:
+    """Return the parts of a dotted name, unquoted, and whether they were quoted; errors as for `split_name`."""
+    parts: list[tuple[str, bool]] = []
     end = -1
     while end < len(text):
         match = _PART.match(text, end + 1)
         if match is None or "\0" in match[0]:
             msg = "is not a name: a dot separates schema and table, double quotes protect a dot"
             raise ValueError(msg)
-        parts.append(match[2] if match[1] is None else match[1].replace('""', '"'))
+        parts.append((match[2], False) if match[1] is None else (match[1].replace('""', '"'), True))
         end = match.end()
         if end < len(text) and text[end] != ".":
             msg = f"is not a name: {text[end:]!r} follows the closing double quote"
             raise ValueError(msg)
-    return tuple(parts)
+    return parts
 
 
 def quote_part(part: str) -> str:

@@ -49,8 +49,7 @@ def sources_of(group: DatabaseConfig) -> list[str]:
 
 
 def _is_like(key: str, one: TableConfig, table: TableName) -> bool:
-    excepted = (names.parse_table(other) for other in one.excepted)
-    return names.matches(names.parse_table(key), table) and not any(names.matches(no, table) for no in excepted)
+    return names.means(key, table) and not any(names.means(other, table) for other in one.excepted)
 
 
 def _found(group: DatabaseConfig, seen: Mapping[str, Sequence[SeenTable]]) -> DatabaseConfig:

@@ -73,6 +73,8 @@ def test_what_was_known_before_is_not_added_to() -> None:
         ({"*.*": {"except": ["shop.*", "items"]}}, {"public.orders", "public.a*"}),
         ({"*": None, "items": {"enabled": False}}, {"public.orders", "public.a*"}),
         ({"*": {"enabled": False}}, set()),
+        ({"*": {"except": ['"a*"', '"i*"']}}, {"public.items", "public.orders"}),
+        ({'"sh*".*': None}, set()),
         ({'"a*"': None}, {"public.a*"}),  # a name, which all sources have to have
         ({"one": {"partitions_regex": "ord.*"}, "o*": None}, {"public.one"}),
     ],
