@@ -94,7 +94,7 @@ _RANGE_BYTES = 64 << 20
 _BLOCKED_S = 60.0
 
 #: Snapshots taken for keys that could not be decided, or not be mended.
-_ROUNDS = 3
+_ROUNDS = 5
 #: Attempts at a commit while those of a running kuvasz that had begun come in.
 _COMMITS = 10
 
