@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = EventLog(__name__)
 
 #: Between looks at whether there is something to keep, or to tell.
-_STEP_S: Final = 1.0
+STEP_S: Final = 1.0
 
 #: Entries of one request, and those that wait and are no commits.
 _MOST: Final = 500
@@ -130,11 +130,9 @@ class Webhook:
 
     def run(self, stop: threading.Event, is_on: Callable[[], bool]) -> None:
         """Tell what there is to tell, until told to stop."""
-        while not stop.wait(_STEP_S):
-            self._keep()
+        while not stop.wait(STEP_S):
             if is_on():
                 self.step(time.monotonic())
-        self._keep()
 
     def step(self, now: float) -> None:
         """Tell what waits, if it is time. Nothing that fails here may stop anything else."""
@@ -175,7 +173,7 @@ class Webhook:
             self._told.number += bool(entries)
             self._told.seen = seen
         self._standing = standing
-        self._keep()
+        self.keep()
         return has_moved
 
     def _commits(self, most: int, seen: dict[str, str], standing: dict[str, object]) -> list[Entry]:
@@ -217,7 +215,8 @@ class Webhook:
             self._why = why
             _log.tell(Event.NOTICES_FAILED, webhook=self.label, error=why)
 
-    def _keep(self) -> None:
+    def keep(self) -> None:
+        """Have kept what is not: also while a request waits for its answer."""
         with self._lock:
             if not self._is_new:
                 return
@@ -233,4 +232,4 @@ def _told(stored: StoredNotices, label: str) -> NoticeProgress:
         return NoticeProgress(since_ms=int(time.time() * 1000))
 
 
-__all__ = ["NoticeCounts", "Webhook"]
+__all__ = ["STEP_S", "NoticeCounts", "Webhook"]

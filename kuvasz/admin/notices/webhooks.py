@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kuvasz.admin import exposition
 from kuvasz.admin.about import EventRows
-from kuvasz.admin.notices import notice
+from kuvasz.admin.notices import notice, webhook
 from kuvasz.admin.notices.webhook import Webhook
 from kuvasz.events import Event, heard_by
 
@@ -63,6 +63,7 @@ class Webhooks:
             threading.Thread(target=one.run, args=(stop, self._is_on), name=f"notify {one.label}", daemon=True)
             for one in self.all
         ]  # fmt: skip
+        threads.append(threading.Thread(target=self._keep, args=(stop,), name="notify keeps", daemon=True))
         for thread in threads:
             thread.start()
         try:
@@ -72,6 +73,15 @@ class Webhooks:
             stop.set()
             for thread in threads:
                 thread.join(_STOP_S)
+            self._keep(stop)
+
+    def _keep(self, stop: threading.Event) -> None:
+        """Keep what happened, until told to stop: whoever tells it may be waiting for an answer."""
+        while not stop.wait(webhook.STEP_S):
+            for one in self.all:
+                one.keep()
+        for one in self.all:
+            one.keep()
 
     def metrics(self) -> Iterator[str]:
         """Yield what is counted of them."""

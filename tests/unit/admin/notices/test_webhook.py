@@ -166,7 +166,7 @@ def test_a_kill_loses_no_commit_and_nothing_that_was_kept(world: World) -> None:
     world.why = "gone"
     world.about.commit("a")
     world.step()
-    world.hook._keep()
+    world.hook.keep()
     world.about.commit("a")
     world.start()
     world.why = ""

@@ -11,6 +11,7 @@ from kuvasz.config.model import Config
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.memory.lake import MemoryAbout
 from kuvasz.state.memory import MemoryNotices
+from tests.support.waiting import wait_until
 
 HOOK = {"webhook": "https://hooks.example.com/x", "secret": "0123456789abcdef"}
 
@@ -20,7 +21,7 @@ def config(*hooks: dict[str, Any]) -> Config:
 
 
 def test_webhooks_hear_what_happens_while_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook_module, "_STEP_S", 0.01)
+    monkeypatch.setattr(webhook_module, "STEP_S", 0.01)
     stored = MemoryNotices()
     made = Webhooks(config(HOOK, HOOK | {"name": "two", "on": ["cut"]}), MemoryAbout(), stored, str, lambda: False)
     with made.telling():
@@ -30,6 +31,24 @@ def test_webhooks_hear_what_happens_while_they_are_told(monkeypatch: pytest.Monk
     waiting = {name: [one["event"] for one in told["waiting"]] for name, told in stored.all().items()}
     assert waiting == {"hooks.example.com": ["table_failed"], "two": []}
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("notify")]
+
+
+def test_what_happens_while_one_does_not_answer_is_kept_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_module, "STEP_S", 0.01)
+    stored, asked, answers = MemoryNotices(), threading.Event(), threading.Event()
+
+    def send(*_: object) -> None:
+        asked.set()
+        answers.wait(60)
+
+    made = Webhooks(config(HOOK), MemoryAbout(), stored, str)
+    made.all[0]._send = send
+    with made.telling():
+        EventLog(__name__).tell(Event.TABLE_FAILED, table="shop.items", error="x")
+        assert asked.wait(60)
+        EventLog(__name__).tell(Event.TABLE_FAILED, table="shop.others", error="x")
+        wait_until(lambda: [len(told["waiting"]) for told in stored.all().values()] == [2], "it is kept")
+        answers.set()
 
 
 def test_without_a_webhook_there_is_no_thread() -> None:
