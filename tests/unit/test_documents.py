@@ -66,6 +66,12 @@ def test_a_commit_is_looked_at_as_make_check_does() -> None:
     assert "`pre-commit install`" in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize("page", ["Makefile", "Dockerfile", ".ci/run"])
+def test_scripts_that_are_called_are_there(page: str) -> None:
+    called = set(re.findall(r"scripts/[\w.-]+", (ROOT / page).read_text("utf-8")))
+    assert {name for name in called if not (ROOT / name).is_file()} == set()
+
+
 @pytest.mark.parametrize("package", ["kuvasz", "kuvasz.lake", "kuvasz.source", "kuvasz.sync"])
 def test_the_page_shows_the_floors_that_imports_are_held_to(package: str) -> None:
     assert rooms.table(package) in rooms.PAGE.read_text("utf-8"), "python -m tests.support.rooms writes them"
