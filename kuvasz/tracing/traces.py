@@ -7,7 +7,6 @@ told, because another worker or a failure is in the way, is left without its `co
 
 from __future__ import annotations
 
-import collections
 import threading
 import time
 from collections.abc import Mapping
@@ -39,15 +38,18 @@ class Traces:
         self._tracer = tracer
         self._lock = threading.Lock()
         self._confirmed: dict[str, int] = {}
-        self._waiting: collections.deque[MiniTransaction] = collections.deque()
+        #: source -> what waits for it, by number: each waits for one of its sources after the other, so that a source
+        #: which is never told costs the others' confirmations nothing
+        self._of_source: dict[str, dict[int, MiniTransaction]] = {}
+        self._waits_for: dict[int, str] = {}  #: number -> source, the oldest first
+        self._number = 0
 
     def durable(self, one: MiniTransaction) -> None:
         """Take a mini-transaction; see `kuvasz.tracing.mini_transaction.OnDurable`."""
         with self._lock:
-            is_over = self._is_confirmed(one)  # it was told in the moment in which it became durable
-            if not is_over:
-                self._waiting.append(one)
-            late = self._waiting.popleft() if len(self._waiting) > MOST_WAITING else None
+            self._number += 1
+            is_over = not self._wait(self._number, one)  # it was told in the moment in which it became durable
+            late = self._oldest() if len(self._waits_for) > MOST_WAITING else None
         if is_over:
             self._make(one, time.monotonic())
         if late is not None:
@@ -58,22 +60,32 @@ class Traces:
         if event is not Event.STREAM_CONFIRMED:
             return
         now = time.monotonic()
+        source = str(facts["source"])
         with self._lock:
-            self._confirmed[str(facts["source"])] = lsn.parse(str(facts["lsn"]))
-            over = [one for one in self._waiting if self._is_confirmed(one)]
-            if over:
-                gone = set(map(id, over))
-                self._waiting = collections.deque(one for one in self._waiting if id(one) not in gone)
+            self._confirmed[source] = lsn.parse(str(facts["lsn"]))
+            over = [one for number, one in self._of_source.pop(source, {}).items() if not self._wait(number, one)]
         for one in over:
             self._make(one, now)
 
-    def _is_confirmed(self, one: MiniTransaction) -> bool:
-        return all(self._confirmed.get(source, 0) >= through for source, through in one.through.items())
+    def _wait(self, number: int, one: MiniTransaction) -> bool:
+        """Have a mini-transaction wait for one of its sources that was not told; whether there is one."""
+        late = (source for source, through in one.through.items() if self._confirmed.get(source, 0) < through)
+        source = next(late, None)
+        if source is None:
+            self._waits_for.pop(number, None)
+            return False
+        self._of_source.setdefault(source, {})[number] = one
+        self._waits_for[number] = source
+        return True
+
+    def _oldest(self) -> MiniTransaction:
+        number = next(iter(self._waits_for))
+        return self._of_source[self._waits_for.pop(number)].pop(number)
 
     def end(self) -> None:
         """Make the traces of what still waits."""
         with self._lock:
-            left, self._waiting = list(self._waiting), collections.deque()
+            left = [self._oldest() for _ in range(len(self._waits_for))]
         for one in left:
             self._make(one, None)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from kuvasz import lsn
 from kuvasz.events import Event
@@ -30,6 +32,9 @@ class World:
         self.traces = Traces(provider.get_tracer("test"))
 
     def durable(self, number: int = 0, **through: int) -> None:
+        self.take(through, number)
+
+    def take(self, through: Mapping[str, int], number: int = 0) -> None:
         now = time.monotonic()
         times = Times(now - 1.0, now - 0.75, now - 0.5, now - 0.375, now - 0.25)
         self.traces.durable(
@@ -109,3 +114,44 @@ def test_of_many_names_the_first_are_told(world: World) -> None:
     world.traces.end()
     attributes = world.sent.get_finished_spans()[-1].attributes or {}
     assert len(attributes["kuvasz.sources"]) == traces.MOST_NAMES  # type: ignore[arg-type]
+
+
+class LookedAt(Mapping[str, int]):
+    """How far the sources of a mini-transaction go, and how often somebody looked at all of them."""
+
+    def __init__(self, **through: int) -> None:
+        self._through = through
+        self.times = 0
+
+    @override
+    def __getitem__(self, source: str) -> int:
+        return self._through[source]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        self.times += 1
+        return iter(self._through)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._through)
+
+
+def test_a_source_that_is_never_told_costs_the_confirmations_of_others_nothing(world: World) -> None:
+    stuck = LookedAt(late=0x100)
+    world.take(stuck)
+    world.durable(late=0x200, eu=0x100)
+    for number in range(100):
+        world.confirm("eu", 0x100 + number)
+    assert (stuck.times, world.names()) == (1, [])
+    world.confirm("late", 0x200)
+    assert world.names() == [*STEPS, *STEPS]
+
+
+def test_the_oldest_that_wait_are_made_first_whatever_they_wait_for(world: World) -> None:
+    world.durable(number=1, late=0x100)
+    for number in range(traces.MOST_WAITING):
+        world.durable(number=2, **{("eu", "us")[number % 2]: 0x100})
+    assert world.names() == STEPS[:-2] + STEPS[-1:]
+    world.traces.end()
+    assert len(world.names()) == 5 * (traces.MOST_WAITING + 1)
