@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
@@ -93,7 +94,13 @@ class Watches:
         with contextlib.closing(conninfo.connect(self._context.url())) as connection:
             for key in self._patrol.look(connection, lambda spec: spec.key in self._preparation.unfit):
                 self._requests.send(key)  # at once: what was seen is not told twice, and the next look may fail
+            self._look_for_tables(connection)
             return self._publications.patrol(connection) and is_whole
+
+    def _look_for_tables(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is `source`'s alone)
+        """Look for tables that patterns of the map take in: whoever has the map has it changed by what is found."""
+        if self._context.source.patterns and (patterns := self._context.shared.patterns) is not None:
+            patterns.look(connection, self._context.source)
 
     def _withdraw_bare(self) -> None:
         """Publish no UPDATEs of paused tables that would fail: who waits is a person, and not the application."""
@@ -114,24 +121,17 @@ class Watches:
             self._standstill.found(self._patrol.seen_lsn)
 
     async def partitions(self) -> None:
-        """Look now and then which partitions, members of collapses, and tables like patterns came and went."""
+        """Look now and then which partitions, and which members of collapses, came and went."""
         while True:
             await asyncio.sleep(_PARTITIONS_S)
-            # Without a thread where there is nothing to look at, for there may be thousands of sources.
-            due = [self._partitions.look] if self._partitions.has_any else []
-            for look in [*due, self._look_for_tables] if self._context.source.patterns else due:
-                try:
-                    await self._context.ask(look)
-                except KuvaszError as error:
-                    _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
+            if not self._partitions.has_any:
+                continue  # without a thread, for there may be thousands of sources
+            try:
+                await self._context.ask(self._partitions.look)
+            except KuvaszError as error:
+                _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
             if self._partitions.is_stream_stale:
                 self._context.current.rewind()
-
-    def _look_for_tables(self) -> None:
-        """Look for tables that patterns of the map take in: whoever has the map has it changed by what is found."""
-        if (patterns := self._context.shared.patterns) is not None:
-            with contextlib.closing(conninfo.connect(self._context.url())) as connection:
-                patterns.look(connection, self._context.source)
 
     async def inserts(self, reader: Reader, start: Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""

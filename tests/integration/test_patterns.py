@@ -115,7 +115,7 @@ def assert_equal(pipeline: Pipeline, databases: Mapping[str, Database], target: 
 def test_tables_like_a_pattern_are_taken_in_when_they_come(
     database: Database, second: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "_PARTITIONS_S", 0.2)
+    monkeypatch.setattr(watches, "PATROL_S", 0.2)
     for one in (database, second):
         create(one, "items")
         create(one, "audit")
