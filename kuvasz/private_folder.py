@@ -42,20 +42,23 @@ def make_state(folder: Path) -> None:
             _close(folder, found)
 
 
-def exchange(file: Path, text: str, *, is_durable: bool = True) -> None:
+def exchange(file: Path, text: str, *, is_durable: bool = True, is_private: bool = False) -> None:
     """Have a file hold a text; it holds all of it, or what it held before, whatever happens meanwhile.
 
     Args:
         file: The file; its folder is made if it is missing.
         text: The text.
         is_durable: Whether it is on the disk when this returns: a crash of the machine leaves it as it is then.
+        is_private: Whether this user alone may read it, whatever the folder allows.
 
     Raises:
         OSError: It holds what it held before.
     """
     fresh = file.with_suffix(".new")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with fresh.open("w", encoding="utf-8") as stream:
+    mode = 0o600 if is_private else 0o666
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
         if is_durable:
             stream.flush()

@@ -19,6 +19,7 @@ from typing import Any
 from typing_extensions import override
 
 from kuvasz import private_folder
+from kuvasz.errors import StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import StoredFeeds
 
@@ -71,8 +72,13 @@ class FeedFile(StoredFeeds):
                 source: tuple((str(table), bool(has_key), int(since)) for table, has_key, since in tables)
                 for source, tables in self._read()["tables"].items()
             }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return {}
+        except OSError as error:
+            raise StateError(
+                f"{self._file} cannot be read: {(error.strerror or str(error)).lower()}",
+                hint="see that the user who runs kuvasz may read it",
+            ) from error
 
     def _read(self) -> Any:  # noqa: ANN401 (JSON)
         return json.loads(self._file.read_text(encoding="utf-8"))
@@ -81,7 +87,7 @@ class FeedFile(StoredFeeds):
     def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
         """See `StoredFeeds.keep`. After a crash the file is the old one or the new one."""
         with self._writing:
-            kept = _FeedRecord(feeds=self.known(), sids=self.sids(), tables=self.seen())
+            kept = self._kept()
             all_feeds = {**kept.feeds, **{feeder: frozenset(targets) for feeder, targets in feeds.items()}}
             self._replace(kept, dataclasses.replace(kept, feeds=all_feeds, sids={**kept.sids, **(sids or {})}))
 
@@ -89,9 +95,15 @@ class FeedFile(StoredFeeds):
     def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
         """See `StoredFeeds.see`."""
         with self._writing:
-            kept = _FeedRecord(feeds=self.known(), sids=self.sids(), tables=self.seen())
+            kept = self._kept()
             seen = {source: tuple(found) for source, found in tables.items()}
             self._replace(kept, dataclasses.replace(kept, tables={**kept.tables, **seen}))
+
+    def _kept(self) -> _FeedRecord:
+        tables: Mapping[str, Sequence[tuple[str, bool, int]]] = {}
+        with contextlib.suppress(StateError):
+            tables = self.seen()
+        return _FeedRecord(feeds=self.known(), sids=self.sids(), tables=tables)
 
     def _replace(self, before: _FeedRecord, kept: _FeedRecord) -> None:
         if kept == before:

@@ -191,6 +191,9 @@ class StoredFeeds(Protocol):
 
         By the last tables of all sources are in the order in which they came. Of a source that is missing nothing is
         known.
+
+        Raises:
+            StateError: They cannot be read now: nobody knows which tables a source has.
         """
 
     def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
@@ -507,16 +510,20 @@ class StoredVerdicts(Protocol):
 
 
 class StoredNotices(Protocol):
-    """How far each webhook has been told of the lake. Nothing raises.
+    """How far each webhook has been told of the lake.
 
     Without it a webhook is told of what comes from then on.
     """
 
     def all(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return webhook -> how far it has been told, as JSON."""
+        """Return webhook -> how far it has been told, as JSON.
+
+        Raises:
+            StateError: They cannot be read now: nobody knows whether a webhook is new.
+        """
 
     def put(self, name: str, told: Mapping[str, Any]) -> None:
-        """Keep how far a webhook has been told; durable when this returns."""
+        """Keep how far a webhook has been told; durable when this returns, or the log says why not."""
 
 
 class StateStore(Protocol):

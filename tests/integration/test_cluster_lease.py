@@ -267,6 +267,7 @@ def test_what_was_remembered_before_the_cluster_is_brought_once(
     before = StateFolder(tmp_path / "one")
     before.notes.put({KEY: Note(paused_at=1.0)})
     before.feeds.keep({"shop_eu": {"shop.items"}}, {"shop_eu": "eu"})
+    before.feeds.see({"shop_eu": [("items", True, 1)]})
     before.numbers.given("db", [("shop",), ("crm",)])
     before.witness.note("shop.items", {"shop_eu": 10})
     before.witness.give_up("shop.others", "shop_eu", SourcePosition(lsn=7, history=1))
@@ -282,6 +283,7 @@ def test_what_was_remembered_before_the_cluster_is_brought_once(
     store = two.store
     assert store.notes.all() == {KEY: Note(paused_at=1.0)}, "the second one's are those of nobody"
     assert (store.feeds.known(), store.feeds.sids()) == ({"shop_eu": {"shop.items"}}, {"shop_eu": "eu"})
+    assert store.feeds.seen() == {"shop_eu": (("items", True, 1),)}
     assert store.numbers.given("db", [("crm",)]) == {("crm",): 2}
     assert store.witness.known("shop.items") == {"shop_eu": 10}
     assert store.witness.given_up("shop.others") == {"shop_eu": (1, 7)}

@@ -40,6 +40,9 @@ FOLLOWED = {
     r"kuvasz init": ("acceptance/test_init.py", '"init"'),
     r"kuvasz (plan|status)`": ("integration/test_admin.py", 'kuvasz("plan")'),
     r"be writable by the user of kuvasz$": ("unit/log/test_log_file.py", "blocked.unlink()  # as the hint says"),
+    r"see that the user who runs kuvasz may read it$": (
+        "unit/state/notices/test_notice_file.py", "# as the hint says",
+    ),
     r"kuvasz source list": ("integration/test_sources.py", '"list"'),
     r"kuvasz cluster nodes": ("acceptance/test_standby.py", '"cluster", "nodes"'),
     r"kuvasz map versions|map import|--config sqlite": ("unit/verbs/maps/test_stored.py", '"map", "versions"'),

@@ -8,6 +8,7 @@ store. What was told is noted when the webhook has said yes, so it may be told t
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import random
@@ -21,7 +22,7 @@ from kuvasz.admin.notices import notice
 from kuvasz.admin.notices.post import NotTaken, post
 from kuvasz.backoff import Backoff
 from kuvasz.config.model import NoticeKind
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, StateError
 from kuvasz.events import Event, EventLog
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class NoticeProgress:
     number: int = 1
     seen: dict[str, str] = dataclasses.field(default_factory=dict)  #: target -> up to which snapshot
     waiting: collections.deque[Entry] = dataclasses.field(default_factory=collections.deque)
+    is_whole: bool = True  #: what was kept before is part of it
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> NoticeProgress:
@@ -102,7 +104,7 @@ class Webhook:
         self._stored = stored
         self._send = send
         self._lock = threading.Lock()  #: of what waits
-        self._told = _told(stored, config.label)
+        self._told = NoticeProgress(since_ms=int(time.time() * 1000), is_whole=False)
         self._is_new = True  #: something waits that is not kept
         self._standing: dict[str, object] = {}  #: target -> what it was like when all of it had been told
         self._backoff = Backoff(last_s=_LONGEST_WAIT_S)
@@ -140,6 +142,7 @@ class Webhook:
             return
         self._due = now + self._config.batch
         try:
+            self._know()
             while self._tell_some():
                 pass
         except NotTaken as error:
@@ -149,6 +152,23 @@ class Webhook:
             self._fail(error.message if isinstance(error, KuvaszError) else str(error))
         except Exception as error:  # noqa: BLE001 (as it says)
             self._fail(repr(error))
+
+    def _know(self) -> None:
+        """Take over how far it has been told, once; it is new if nothing is kept.
+
+        Raises:
+            StateError: The store does not answer: until it does nothing is told, or kept in place of what it has.
+        """
+        if self._told.is_whole:
+            return
+        kept = self._stored.all().get(self.label)
+        with self._lock:
+            if kept is not None and not self._told.is_whole:
+                with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
+                    before = NoticeProgress.of_json(kept)
+                    before.waiting.extend(self._told.waiting)
+                    self._told = before
+            self._told.is_whole = True
 
     def _tell_some(self) -> bool:
         """Tell what one request takes; whether there may be more."""
@@ -217,19 +237,15 @@ class Webhook:
 
     def keep(self) -> None:
         """Have kept what is not: also while a request waits for its answer."""
+        try:
+            self._know()
+        except StateError:  # who tells says so
+            return
         with self._lock:
             if not self._is_new:
                 return
             self._is_new, told = False, self._told.as_json()
         self._stored.put(self.label, told)
-
-
-def _told(stored: StoredNotices, label: str) -> NoticeProgress:
-    """Return how far a webhook has been told; of one that is new, that whatever comes is news."""
-    try:
-        return NoticeProgress.of_json(stored.all()[label])
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return NoticeProgress(since_ms=int(time.time() * 1000))
 
 
 __all__ = ["STEP_S", "NoticeCounts", "Webhook"]

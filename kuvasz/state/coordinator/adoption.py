@@ -46,6 +46,7 @@ def adopt(folder: Path, store: StateStore) -> None:
     before = StateFolder(folder)
     store.notes.put(before.notes.all())
     store.feeds.keep(before.feeds.known(), before.feeds.sids())
+    store.feeds.see(before.feeds.seen())
     store.numbers.bring(before.numbers.all())
     store.verdicts.put(before.verdicts.all())
     for name, told in before.notices.all().items():

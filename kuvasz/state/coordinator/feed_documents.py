@@ -54,11 +54,12 @@ class FeedDocuments(StoredFeeds):
 
     @override
     def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:
-        """See `StoredFeeds.seen`; of a coordinator that does not answer nothing is."""
-        with contextlib.suppress(StateError, TypeError, KeyError, ValueError):
+        """See `StoredFeeds.seen`."""
+        found = self._tables.all()
+        with contextlib.suppress(TypeError, KeyError, ValueError):
             return {
-                source: tuple((str(table), bool(has_key), int(since)) for table, has_key, since in found["tables"])
-                for source, found in self._tables.all().items()
+                source: tuple((str(table), bool(has_key), int(since)) for table, has_key, since in one["tables"])
+                for source, one in found.items()
             }
         return {}
 

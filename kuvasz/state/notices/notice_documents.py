@@ -29,11 +29,8 @@ class NoticeDocuments(StoredNotices):
 
     @override
     def all(self) -> dict[str, Mapping[str, Any]]:
-        """See `StoredNotices.all`; nothing of a coordinator that does not answer."""
-        try:
-            return {name: one for name, one in self._documents.all().items() if isinstance(one, dict)}
-        except StateError:
-            return {}
+        """See `StoredNotices.all`."""
+        return {name: one for name, one in self._documents.all().items() if isinstance(one, dict)}
 
     @override
     def put(self, name: str, told: Mapping[str, Any]) -> None:

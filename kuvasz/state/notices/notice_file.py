@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from kuvasz import private_folder
+from kuvasz.errors import StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import StoredNotices
 
@@ -32,11 +33,16 @@ class NoticeFile(StoredNotices):
 
     @override
     def all(self) -> dict[str, Mapping[str, Any]]:
-        """See `StoredNotices.all`; nothing of a file that cannot be read."""
+        """See `StoredNotices.all`; nothing of a file that is none of ours."""
         try:
             found = json.loads(self._file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return {}
+        except OSError as error:
+            raise StateError(
+                f"{self._file} cannot be read: {(error.strerror or str(error)).lower()}",
+                hint="see that the user who runs kuvasz may read it",
+            ) from error
         return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
     @override
@@ -44,19 +50,10 @@ class NoticeFile(StoredNotices):
         """See `StoredNotices.put`. After a crash the file is the old one or the new one."""
         try:
             with self._lock:
-                self._put(name, told)
-        except OSError as error:
+                text = json.dumps({**self.all(), name: told})
+                private_folder.exchange(self._file, text, is_private=True)
+        except (OSError, StateError) as error:
             _log.tell(Event.NOTICES_UNKEPT, file=str(self._file), error=str(error))
-
-    def _put(self, name: str, told: Mapping[str, Any]) -> None:
-        fresh = self._file.with_suffix(".new")
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump({**self.all(), name: told}, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        fresh.replace(self._file)
 
 
 __all__ = ["FILE", "NoticeFile"]

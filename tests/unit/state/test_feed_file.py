@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.errors import StateError
 from kuvasz.state.feed_file import FILE, FeedFile
 
 FEEDS = {"shop_eu": frozenset({"shop.items", "archive.others"}), "shop_eu/*": frozenset[str]()}
@@ -49,3 +50,9 @@ def test_what_cannot_be_kept_is_not_believed_later(tmp_path: Path, caplog: pytes
     FeedFile(tmp_path).keep({"shop_eu": {"shop.items"}})
     assert FeedFile(tmp_path).known() == {}
     assert "which tables the sources feed could not be kept" in caplog.text
+
+
+def test_which_tables_sources_have_is_not_unknown_because_the_file_cannot_be_read_now(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(StateError, match="cannot be read: is a directory"):
+        FeedFile(tmp_path).seen()

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from kuvasz.admin.notices import webhook as webhook_module
 from kuvasz.admin.notices.notice import SIGNATURE, signature
 from kuvasz.admin.notices.post import NotTaken
 from kuvasz.admin.notices.webhook import Webhook
 from kuvasz.config.model import NoticeKind, WebhookConfig
+from kuvasz.errors import StateError
 from kuvasz.lake.memory.lake import MemoryAbout
 from kuvasz.state.memory import MemoryNotices
 
@@ -174,6 +176,40 @@ def test_a_kill_loses_no_commit_and_nothing_that_was_kept(world: World) -> None:
     assert world.taken[0]["number"] == 2
     world.start()
     assert world.step() == []
+
+
+class AwayNotices(MemoryNotices):
+    """A store that does not answer for a while."""
+
+    is_away = False
+
+    @override
+    def all(self) -> Mapping[str, Mapping[str, Any]]:
+        if self.is_away:
+            raise StateError("the coordinator does not answer", hint="see to it")
+        return super().all()
+
+
+def test_a_webhook_is_not_new_because_its_store_does_not_answer(world: World) -> None:
+    away = AwayNotices()
+    world.stored = away
+    world.start()
+    world.about.commit("a", at=PAST)
+    world.about.commit("a")
+    assert world.step() == [("a", 2)]
+    world.hook.hear(NoticeKind.CUT, event(1))
+    world.hook.keep()
+    world.about.commit("a")
+    away.is_away = True
+    world.start()
+    world.hook.hear(NoticeKind.CUT, event(2))
+    world.hook.keep()
+    assert world.step() == []
+    assert world.hook.counts.failing_since is not None
+    away.is_away = False
+    assert world.step() == [("t", 1), ("t", 2), ("a", 3)]
+    assert world.taken[0]["number"] == 2
+    assert world.hook.counts.failing_since is None
 
 
 def test_what_was_taken_without_an_answer_comes_twice(world: World) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.errors import StateError
 from kuvasz.state.notices.notice_file import FILE, NoticeFile
 
 
@@ -40,3 +41,16 @@ def test_what_cannot_be_kept_ends_nothing(tmp_path: Path, caplog: pytest.LogCapt
     (tmp_path / "state").write_text("a file in the folder's place")
     NoticeFile(tmp_path / "state").put("hook", {"number": 1})
     assert [record.event for record in caplog.records] == ["notices_unkept"]  # type: ignore[attr-defined]
+
+
+def test_a_file_that_cannot_be_read_now_is_not_one_that_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(StateError, match="cannot be read: is a directory"):
+        NoticeFile(tmp_path).all()
+    NoticeFile(tmp_path).put("hook", {"number": 1})
+    assert [record.event for record in caplog.records] == ["notices_unkept"]  # type: ignore[attr-defined]
+    (tmp_path / FILE).rmdir()  # as the hint says
+    NoticeFile(tmp_path).put("hook", {"number": 1})
+    assert NoticeFile(tmp_path).all() == {"hook": {"number": 1}}
