@@ -65,7 +65,9 @@ class Fleet(Scenario):
         return outcome
 
     def _follow(self, stand: Stand, subject: Subject) -> Outcome:
-        with subject.watch() as watch, subject.start() as run, stand.sampler(run) as sampler:
+        # What nobody has logged who does not look for a defect: three lines a second and source.
+        quiet = subject.start("--log-level", "info")
+        with subject.watch() as watch, quiet as run, stand.sampler(run) as sampler:
             run.wait_for("streaming", timeout_s=START_S + APPLY_S, count=len(subject.urls))
             with stand.profiled(run, subject.folder.name):
                 outcome = self._paced(stand, subject, watch, run, sampler)

@@ -9,6 +9,9 @@ import math
 #: and each is a write to the state folder, a packet and a walsender that wakes.
 _CONFIRMING_S, _LONGEST_CONFIRMING_S = 0.03, 10.0
 
+#: Seconds that a source which brings little is left alone after a look, for each source that there is, and the most.
+_RESTING_S, _LONGEST_REST_S = 0.0025, 0.25
+
 #: Times as long as it took to route the last gulp, the next one gathers: each costs something for every table in it.
 _GATHERING_TO_ROUTING = 10
 
@@ -34,6 +37,7 @@ class ReaderOptions:
     look_bytes: int = 1 << 20  #: what a look at a TCP socket should find: the pauses adapt to it
     local_look_bytes: int = 32 << 10  #: the same for a UNIX socket, whose buffers are small
     quiet_bytes: int = 4096  #: a look that finds less than this is routed at once and followed by no pause
+    rest_s: float = 0.0  #: for which the socket is left alone then
     first_backoff_s: float = 0.5
     last_backoff_s: float = 30.0
     compiled: bool = True  #: what takes messages from the socket: faster, for 70 MB
@@ -49,6 +53,7 @@ class ReaderOptions:
             self,
             spill_bytes=min(self.spill_bytes, share_bytes),
             gulp_bytes=min(self.gulp_bytes, share_bytes),
+            rest_s=min(_RESTING_S * sources, _LONGEST_REST_S) if sources > 1 else 0.0,
             confirm_interval_s=min(max(self.confirm_interval_s, _CONFIRMING_S * sources), _LONGEST_CONFIRMING_S),
         )
 
@@ -56,6 +61,10 @@ class ReaderOptions:
     def unhurried(self) -> ReaderOptions:
         """The same for who does not hear the server itself."""
         return dataclasses.replace(self, silence_timeout_s=math.inf)
+
+    def beat(self, at_s: float) -> float:
+        """Return the moment, at a time of the loop's clock or behind it, at which all sources that rest wake."""
+        return at_s if not self.rest_s else math.ceil(at_s / self.rest_s) * self.rest_s
 
     def gather_s(self, routing_s: float) -> float:
         """Return how long the next gulp gathers, by what routing the last one took."""

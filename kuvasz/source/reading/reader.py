@@ -275,12 +275,12 @@ class Reader:
                 gulps.hear(connection, added)
             if gulps.is_due(connection, added):
                 await gulps.route(connection)
-            if added >= self._options.quiet_bytes:
-                await asyncio.sleep(pause.after(added))
-            elif added == 0:
+            if (pause_s := pause.after(added)) is None:
                 await self._readable(connection)
+            elif pause_s > self._options.longest_pause_s:
+                await self._rest(pause_s)
             else:
-                await asyncio.sleep(0)
+                await asyncio.sleep(pause_s)
         if wake.failure is not None:
             raise wake.failure
 
@@ -292,6 +292,18 @@ class Reader:
             return
         with connection.watched(called.set):
             await called.wait()
+
+    async def _rest(self, rest_s: float) -> None:
+        """Leave the socket alone for a while, or until something changed."""
+        called = self._wake.called
+        called.clear()
+        if self._wake.is_leaving or self._wake.is_quiescing:
+            return
+        beat = asyncio.get_running_loop().call_later(rest_s, called.set)
+        try:
+            await called.wait()
+        finally:
+            beat.cancel()
 
     async def _hold_off(self) -> None:
         """Leave the socket alone until the budget has room or the reader is told to leave."""

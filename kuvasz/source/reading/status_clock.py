@@ -75,7 +75,8 @@ class StatusClock:
 
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(min(self._options.confirm_interval_s, self._interval_s), self._tick)
+        due_s = loop.time() + min(self._options.confirm_interval_s, self._interval_s)
+        self._timer = loop.call_at(self._options.beat(due_s), self._tick)
         now = time.monotonic()
         since_status_s = now - (self._facts.last_status_at or 0.0)
         is_news = self._confirmable_lsn() > self._facts.confirmed_lsn

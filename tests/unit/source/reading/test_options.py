@@ -17,3 +17,13 @@ def test_a_reader_gathers_no_more_than_its_share() -> None:
     assert (shared.spill_bytes, shared.gulp_bytes) == (1000, 1000)
     alone = ReaderOptions().among(1, 1 << 40)
     assert alone == ReaderOptions()
+
+
+@pytest.mark.parametrize(("sources", "rest_s"), [(1, 0.0), (2, 0.005), (40, 0.1), (100, 0.25), (5000, 0.25)])
+def test_readers_of_a_fleet_rest_the_longer_the_more_they_are(sources: int, rest_s: float) -> None:
+    assert ReaderOptions().among(sources, 1 << 30).rest_s == pytest.approx(rest_s)
+
+
+def test_what_is_due_is_due_with_the_next_beat() -> None:
+    assert ReaderOptions().beat(7.3) == 7.3
+    assert [ReaderOptions(rest_s=0.25).beat(at_s) for at_s in (7.3, 7.49, 7.5)] == [7.5, 7.5, 7.5]
