@@ -420,12 +420,14 @@ class TableStates:
     def snapshot(self, source: str | None = None) -> list[TableState]:
         """Return copies of all states, or of those of one source, by source and target; nobody may change them."""
         with self._lock:
-            return self._copied(self._states if source is None else self._of_source.get(source, {}))
+            copies = self._copied(self._states if source is None else self._of_source.get(source, {}))
+        return _sorted(copies)
 
     def catching_up(self) -> list[TableState]:
         """Return copies of the states of the tables that are catching up, by source and target."""
         with self._lock:
-            return self._copied(self._catching_up)
+            copies = self._copied(self._catching_up)
+        return _sorted(copies)
 
     def _changed(self, found: TableState) -> TableState:
         """Take note that a state is about to change, and return it."""
@@ -437,7 +439,12 @@ class TableStates:
         for key, found in states.items():  # not by sets of keys: those of all tables would be gone through
             if key not in seen:
                 seen[key] = copy.copy(found)
-        return sorted((seen[key] for key in states), key=lambda state: (state.source, state.target))
+        return [seen[key] for key in states]
+
+
+def _sorted(states: list[TableState]) -> list[TableState]:
+    """Return states by source and target: without the lock, for there may be tens of thousands."""
+    return sorted(states, key=lambda state: (state.source, state.target))
 
 
 def _is_to_show(found: TableState, error: KuvaszError) -> bool:
