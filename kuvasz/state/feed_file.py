@@ -50,38 +50,43 @@ class FeedFile(StoredFeeds):
 
     @override
     def known(self) -> Mapping[str, frozenset[str]]:
-        """See `StoredFeeds.known`; of a file that cannot be read nothing is."""
-        try:
-            return {feeder: frozenset(targets) for feeder, targets in self._read()["feeds"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
+        """See `StoredFeeds.known`; nothing of a file that is none of ours."""
+        with contextlib.suppress(TypeError):
+            return {feeder: frozenset(targets) for feeder, targets in self._part("feeds").items()}
+        return {}
 
     @override
     def sids(self) -> Mapping[str, str | None]:
         """See `StoredFeeds.sids`; versions before kept none."""
-        try:
-            return dict(self._read()["sids"].items())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
+        return dict(self._part("sids").items())
 
     @override
     def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:
         """See `StoredFeeds.seen`; versions before kept none."""
-        try:
+        with contextlib.suppress(TypeError, ValueError):
             return {
                 source: tuple((str(table), bool(has_key), int(since)) for table, has_key, since in tables)
-                for source, tables in self._read()["tables"].items()
+                for source, tables in self._part("tables").items()
             }
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+    def _part(self, name: str) -> Mapping[str, Any]:
+        """Return a part of what is there; nothing of a file that is missing, or none of ours.
+
+        Raises:
+            StateError: It cannot be read now.
+        """
+        try:
+            found = json.loads(self._file.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
             return {}
         except OSError as error:
             raise StateError(
                 f"{self._file} cannot be read: {(error.strerror or str(error)).lower()}",
                 hint="see that the user who runs kuvasz may read it",
             ) from error
-
-    def _read(self) -> Any:  # noqa: ANN401 (JSON)
-        return json.loads(self._file.read_text(encoding="utf-8"))
+        part = found.get(name) if isinstance(found, dict) else None
+        return part if isinstance(part, dict) else {}
 
     @override
     def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
@@ -100,10 +105,10 @@ class FeedFile(StoredFeeds):
             self._replace(kept, dataclasses.replace(kept, tables={**kept.tables, **seen}))
 
     def _kept(self) -> _FeedRecord:
-        tables: Mapping[str, Sequence[tuple[str, bool, int]]] = {}
+        """Return what is kept; nothing of a file that cannot be read: it is exchanged for what is known now."""
         with contextlib.suppress(StateError):
-            tables = self.seen()
-        return _FeedRecord(feeds=self.known(), sids=self.sids(), tables=tables)
+            return _FeedRecord(feeds=self.known(), sids=self.sids(), tables=self.seen())
+        return _FeedRecord(feeds={}, sids={}, tables={})
 
     def _replace(self, before: _FeedRecord, kept: _FeedRecord) -> None:
         if kept == before:

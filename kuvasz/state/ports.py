@@ -164,17 +164,25 @@ class TableWitness:
 
 
 class StoredFeeds(Protocol):
-    """Which targets each source fed when it was last begun with. Nothing raises.
+    """Which targets each source fed when it was last begun with.
 
     What was confirmed since was applied, parked or held for these and for no others: a target that is not among them
     has a gap. A feeder is a source or all members of one (`kuvasz.config.names.feeder_of`).
     """
 
     def known(self) -> Mapping[str, frozenset[str]]:
-        """Return feeder -> its targets; of one that is missing nothing is known."""
+        """Return feeder -> its targets; of one that is missing nothing is known.
+
+        Raises:
+            StateError: They cannot be read now: nobody knows which targets have a gap.
+        """
 
     def sids(self) -> Mapping[str, str | None]:
-        """Return source -> the sid that its rows have in the lake; of one that is missing nothing is known."""
+        """Return source -> the sid that its rows have in the lake; of one that is missing nothing is known.
+
+        Raises:
+            StateError: They cannot be read now.
+        """
 
     def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
         """Keep what feeders feed, in place of what was known of them, before anything of them is confirmed.

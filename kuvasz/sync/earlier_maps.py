@@ -47,6 +47,7 @@ class EarlierMaps:
 
         Raises:
             LakeError: The lake cannot be told.
+            StateError: Nobody knows what earlier maps had.
             ConfigError: A source has another sid than its rows.
         """
         kept = self._feeds.sids()
@@ -67,6 +68,7 @@ class EarlierMaps:
 
         Raises:
             LakeError: The lake cannot be told.
+            StateError: Nobody knows what earlier maps had.
         """
         with self._letting_go:
             fed, found = self.left(mapped, is_start=is_start)
@@ -83,6 +85,7 @@ class EarlierMaps:
 
         Raises:
             LakeError: The lake cannot be asked.
+            StateError: Nobody knows what earlier maps had.
         """
         fed = feeders(mapped, self._feeds.known(), self.sids)
         is_asked = is_start or not fed.are_same

@@ -31,16 +31,18 @@ class FeedDocuments(StoredFeeds):
 
     @override
     def known(self) -> Mapping[str, frozenset[str]]:
-        """See `StoredFeeds.known`; of a coordinator that does not answer nothing is."""
-        with contextlib.suppress(StateError, TypeError):
-            return {feeder: frozenset(targets) for feeder, targets in self._feeds.all().items()}
+        """See `StoredFeeds.known`."""
+        found = self._feeds.all()
+        with contextlib.suppress(TypeError):
+            return {feeder: frozenset(targets) for feeder, targets in found.items()}
         return {}
 
     @override
     def sids(self) -> Mapping[str, str | None]:
         """See `StoredFeeds.sids`."""
-        with contextlib.suppress(StateError, TypeError, KeyError):
-            return {source: found["sid"] for source, found in self._sids.all().items()}
+        found = self._sids.all()
+        with contextlib.suppress(TypeError, KeyError):
+            return {source: one["sid"] for source, one in found.items()}
         return {}
 
     @override

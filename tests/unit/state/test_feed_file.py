@@ -52,7 +52,9 @@ def test_what_cannot_be_kept_is_not_believed_later(tmp_path: Path, caplog: pytes
     assert "which tables the sources feed could not be kept" in caplog.text
 
 
-def test_which_tables_sources_have_is_not_unknown_because_the_file_cannot_be_read_now(tmp_path: Path) -> None:
+def test_what_was_known_is_not_unknown_because_the_file_cannot_be_read_now(tmp_path: Path) -> None:
     (tmp_path / FILE).mkdir()
-    with pytest.raises(StateError, match="cannot be read: is a directory"):
-        FeedFile(tmp_path).seen()
+    feeds = FeedFile(tmp_path)
+    for read in (feeds.known, feeds.sids, feeds.seen):
+        with pytest.raises(StateError, match="cannot be read: is a directory"):
+            read()
