@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.errors import StateTaken
+from kuvasz.errors import StateError, StateTaken
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.state.coordinator.store import CoordinatorStore
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.memory import MemoryState
 from kuvasz.state.ports import KnownFile, Note, ServerAddress, SourceRecord, StateStore
 from kuvasz.state.verdicts.verdict import Verdict
+from tests.support.postgres import Database
 
 ITEMS, OTHERS = ("shop.items", "shop_eu"), ("shop.others/x", "shop_us")
 NOTE = Note(paused_at=5.5, is_resync_due=True, failed_at=3.0, message="wrong\nvalue", hint=None)
@@ -271,3 +272,27 @@ def test_how_far_webhooks_were_told_is_found_by_the_next_process(place: Place) -
     place.open().notices.put("two", {"number": 7})
     place.open().notices.put("one", {"number": 2})
     assert place.open().notices.all() == {"one": {"number": 2}, "two": {"number": 7}}
+
+
+@pytest.mark.postgres
+def test_what_a_coordinator_does_not_answer_now_is_neither_unknown_nor_written_over(
+    database: Database, tmp_path: Path
+) -> None:
+    urls = [database.url]
+    stores = [CoordinatorStore(lambda: urls[-1], "tests", tmp_path / "state", 10.0) for _ in range(2)]
+    assert stores[0]._lease.take("tests", "") is None
+    stores[0].feeds.keep({"eu": ["shop.items"]}, {"eu": "EU"})
+    stores[0].witness.note("shop.items", {"eu": 10})
+    again = stores[1]
+    again._lease.number = 1
+    urls.append("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=1")
+    for read in (again.feeds.known, again.feeds.sids, again.feeds.seen, again.notices.all):
+        with pytest.raises(StateError):
+            read()
+    assert again.witness.known("shop.items") == {}
+    again.witness.note("shop.items", {"us": 20})
+    urls.pop()
+    assert again.feeds.known() == {"eu": {"shop.items"}}
+    assert again.witness.known("shop.items") == {"eu": 10}
+    for store in stores:
+        store._database.close()

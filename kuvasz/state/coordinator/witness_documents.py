@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 
@@ -33,9 +34,9 @@ class WitnessDocuments(Witness):
 
     @override
     def known(self, table: str) -> Mapping[str, int]:
-        """See `Witness.known`."""
+        """See `Witness.known`; of a coordinator that does not answer nothing is."""
         with self._lock:
-            return dict(self._of(table).positions)
+            return dict(self._answered(table).positions)
 
     @override
     def note(self, table: str, positions: Mapping[str, int]) -> None:
@@ -61,16 +62,23 @@ class WitnessDocuments(Witness):
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:
         """See `Witness.given_up`."""
         with self._lock:
-            return dict(self._of(table).given_up)
+            return dict(self._answered(table).given_up)
 
     def _change(self, table: str, change: Callable[[TableWitness], bool]) -> None:
         with self._lock:
-            seen = self._of(table)
-            if change(seen):
-                try:
+            try:
+                seen = self._of(table)  # what is not known is not written over, either
+                if change(seen):
                     self._documents.put({table: seen.as_json()})
-                except StateError as error:  # an older witness is one all the same
-                    _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
+            except StateError as error:  # an older witness is one all the same
+                _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
+
+    def _answered(self, table: str) -> TableWitness:
+        try:
+            return self._of(table)
+        except StateError as error:  # the next one who asks may be answered
+            _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
+            return TableWitness()
 
     def _of(self, table: str) -> TableWitness:
         if self._seen_under != self._number():  # another process may have written since
@@ -83,12 +91,10 @@ class WitnessDocuments(Witness):
         return self._seen[table]
 
     def _read(self, table: str) -> TableWitness:
-        try:
-            found = self._documents.get(table)
+        found = self._documents.get(table)
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             return TableWitness() if found is None else TableWitness.of_json(found)
-        except (StateError, ValueError, KeyError, TypeError, AttributeError) as error:
-            _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
-            return TableWitness()
+        return TableWitness()
 
 
 __all__ = ["WitnessDocuments"]
