@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kuvasz import lsn
@@ -31,6 +32,9 @@ from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from kuvasz.sync.watch.renames import Renames
 from kuvasz.sync.watch.schema_watch import publications_of
+
+#: Targets of a source that are loaded one after another; of more so many at a time: they wait for catalog and store.
+_FEW = _LOADED_AT_A_TIME = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +113,7 @@ class SourceSetup:
         ):
             facts = introspect.server(connection)
             self._check_server(connection, facts)
-            for spec in self._source_tables.source.tables:
-                self._preparation.attach(spec)  # what they follow is no member, whatever its name is
+            self._attach_all()  # what they follow is no member, whatever its name is
             self._members.refresh(connection)
             for spec in self._source_tables.source.tables:
                 self._preparation.attach(spec)
@@ -180,6 +183,16 @@ class SourceSetup:
         if self.target_lsn is None:
             (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
             self.target_lsn = lsn.parse(row[0])
+
+    def _attach_all(self) -> None:
+        """Have the lake load the targets of all tables, as far as they are there."""
+        specs = self._source_tables.source.tables
+        new = {spec.identifier: spec for spec in specs}
+        if len(new) > _FEW:
+            with ThreadPoolExecutor(_LOADED_AT_A_TIME, thread_name_prefix="attach") as pool:
+                list(pool.map(self._preparation.attach, new.values()))
+        for spec in specs:
+            self._preparation.attach(spec)
 
     def _admit_all(
         self,

@@ -361,3 +361,18 @@ def test_a_look_at_a_table_that_cannot_be_published_raises(world: World) -> None
     world.publications.refused["shop.items"] = SourceRefused("must be owner of table items", hint="own it")
     with pytest.raises(SourceRefused, match="source shop: must be owner of table items"):
         world.setup.look(world.items)
+
+
+def test_many_targets_are_loaded_side_by_side(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kuvasz.sync.source_setup._FEW", 1)
+    together = threading.Barrier(2, timeout=60)
+    attach, loaded = world.preparation.attach, set[str]()
+
+    def waiting(spec: SourceTableSpec) -> int:
+        if spec.identifier not in loaded:
+            loaded.add(spec.identifier)
+            together.wait()
+        return attach(spec)
+
+    monkeypatch.setattr(world.preparation, "attach", waiting)
+    assert [spec.identifier for spec, _ in world.setup.start().tables] == ["shop.items", "shop.others"]
