@@ -15,7 +15,7 @@ from benchmarks.scenarios.indexing import Indexing
 from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
 from benchmarks.scenarios.scanning import Scanning
-from benchmarks.scenarios.starting import FleetStart
+from benchmarks.scenarios.starting import FleetStart, StoreStart
 from benchmarks.scenarios.steady import Steady
 from benchmarks.scenarios.storing import StoreBacklog, StoreSteady
 from benchmarks.scenarios.stuck import Stuck
@@ -199,6 +199,13 @@ _ENTRIES = (
         build=Stuck,
         tiny={"rows": 4000, "seconds": 3.0, "rate": 100.0},
         full={"seconds": 180.0},
+    ),
+    Entry(
+        name="store-start",
+        summary="first start and start after SIGKILL with 100 tables on an object store of 40 ms a request",
+        build=StoreStart,
+        tiny={"tables": 2, "delay": 5.0},
+        quick={"tables": 50},
     ),
     Entry(
         name="store-steady-1k",

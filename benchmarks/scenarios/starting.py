@@ -41,7 +41,10 @@ class FleetStart(Scenario):
 
     def _measured(self, stand: Stand, name: str, sources: int) -> Outcome:
         load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
-        subject = stand.fleet(load, sources, name)
+        return self.started(stand, stand.fleet(load, sources, name))
+
+    def started(self, stand: Stand, subject: Subject) -> Outcome:
+        """Start twice, and compare."""
         outcome = Outcome()
         stand.say("first start")
         with subject.start() as run:
@@ -64,6 +67,21 @@ class FleetStart(Scenario):
             outcome.add(f"{name}: CPU, {kind}", cpu[kind], "s")
         outcome.add(f"{name}: driver and workers", sum(last.rss[kind] for kind in ("driver", "workers")) / 1e6, "MB")
         outcome.panels += panels.processes(sampler.samples)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoreStart(FleetStart):
+    """One source with many tables, whose lake is on an object store: what a start reads of each, it waits for."""
+
+    sources: int = 1
+    tables: int = 100
+    delay: float = 40.0  #: milliseconds of each request
+
+    @override
+    def measure(self, stand: Stand) -> Outcome:
+        with stand.object_store(self.delay) as store:
+            load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
+            return self.started(stand, stand.subject(load, store=store))
 
 
 def _nothing(first: Sample) -> Sample:

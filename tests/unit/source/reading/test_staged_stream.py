@@ -282,5 +282,6 @@ def test_nothing_is_lost_or_doubled_whatever_fails() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # five minutes on a quiet core
 def test_nothing_is_lost_or_doubled_in_thousands_of_orders() -> None:
     run_state_machine_as_test(StagedMachine, settings=settings(max_examples=5000, stateful_step_count=80, **COMMON))
