@@ -236,7 +236,8 @@ class App:
         """Replicate until stopped; returns the exit code.
 
         Args:
-            until_caught_up: End by itself when everything that the sources had at the start is durable.
+            until_caught_up: End by itself when everything that the sources had at the start is durable, but for what
+                waits for a person: the exit code is then that of the error.
 
         Raises:
             LakeError: The lake cannot be reached or written.
@@ -261,7 +262,8 @@ class App:
                     _, late = await asyncio.wait(running, timeout=5)
                     for task in late:
                         task.cancel()
-            return self._sources.exit_code
+            is_job = until_caught_up or self._sources.shared.is_snapshot_only
+            return self._sources.exit_code_of_job if is_job else self._sources.exit_code
         finally:
             if self._staged is not None:
                 await asyncio.to_thread(self._staged.close)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from kuvasz.errors import Retry
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source.reading.facts import ReaderState
 from kuvasz.state.progress import Progress
-from kuvasz.state.tables import TableStates
+from kuvasz.state.tables import State, TableState, TableStates
 from kuvasz.sync.source_sync import SourceSync
 from kuvasz.sync.sources import Sources
 
@@ -50,14 +51,25 @@ class CatchingUp:
 
     @property
     def is_done(self) -> bool:
-        """Whether all is in the lake that the sources had at the start; one that has ended is not waited for."""
+        """Whether all is in the lake that the sources had at the start, but for what waits for a person.
+
+        A source that has ended is not waited for, nor a table that is paused, or in an error that does not pass.
+        """
         return all(self._has_all(sync) for sync in self._sources.all if not self._sources.is_ended(sync))
 
     def _has_all(self, sync: SourceSync) -> bool:
         if sync.target_lsn is None or not sync.is_streaming or sync.reader is None:
             return False
         name = sync.source.name
-        return self._progress.received_lsn(name) >= sync.target_lsn and not self._progress.pending(name)
+        if self._progress.received_lsn(name) < sync.target_lsn or self._progress.pending(name):
+            return False
+        return not any(map(self._is_to_come, self._states.snapshot(name)))
+
+    def _is_to_come(self, state: TableState) -> bool:
+        """Whether a table lacks what comes by itself: its error passes, or what is parked of it is being applied."""
+        if state.state is State.ERROR:
+            return state.error is not None and state.error.retry is Retry.TIMED
+        return state.state is not State.PAUSED and self._lot.has(state.target, state.source)
 
 
 __all__ = ["CatchingUp"]

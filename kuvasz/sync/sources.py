@@ -189,14 +189,17 @@ class Sources:
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with: 0 as long as any source is well, and 0 for copies if all of them are there."""
-        if self.shared.is_snapshot_only:
-            errors = [sync.error for sync in self.all if not sync.is_done]
-            errors += [table.error for table in self.shared.states.snapshot()]
-            return max((error.exit_code for error in errors if error is not None), default=0)
+        """What a process ends with that was told to: 0 as long as any source is well."""
         if self.are_hopeless:
             return max(sync.error.exit_code for sync in self.all if sync.error is not None)
         return 0
+
+    @property
+    def exit_code_of_job(self) -> int:
+        """What a process ends with that ends by itself: 0 if everything is there, of all sources and tables."""
+        errors = [sync.error for sync in self.all if not sync.is_done]
+        errors += [table.error for table in self.shared.states.snapshot()]
+        return max((error.exit_code for error in errors if error is not None), default=0)
 
 
 async def _drained(progress: Progress, source: str) -> None:

@@ -87,9 +87,10 @@ class Pipeline:
 
     app: App  #: from its beginning on
 
-    def __init__(self, config: Config, lake: LakeFolder) -> None:
+    def __init__(self, config: Config, lake: LakeFolder, *, until_caught_up: bool = False) -> None:
         self.config = config
         self.folder = lake
+        self._until_caught_up = until_caught_up
         self.exit_code: int | None = None
         self.error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,7 +111,7 @@ class Pipeline:
         self.app = App(self.config, lake=lake)
         await asyncio.to_thread(lake.open)
         self._ready.set()
-        return await self.app.run()
+        return await self.app.run(until_caught_up=self._until_caught_up)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -121,6 +122,15 @@ class Pipeline:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def ended(self) -> int:
+        """Wait until it has ended by itself; returns its exit code."""
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "it goes on"
+        if self.error is not None:
+            raise self.error
+        assert self.exit_code is not None
+        return self.exit_code
 
     def stop(self) -> None:
         """Stop as SIGTERM does and wait for the end."""

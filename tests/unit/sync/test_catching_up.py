@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import TableError
+from kuvasz.errors import SchemaError, TableError, TableStuck
 from kuvasz.source.reading.facts import ReaderFacts, ReaderState
 from kuvasz.state.tables import State
 from kuvasz.sync.catching_up import CatchingUp
@@ -96,6 +96,24 @@ def test_everything_is_there_when_every_source_has_it(world: World) -> None:
     assert not world.catching_up.is_done, "a table is being copied"
     world.is_ended = True
     assert world.catching_up.is_done, "nobody waits for a source that has ended"
+
+
+def test_everything_is_not_there_while_a_table_is_in_an_error_that_passes(world: World) -> None:
+    world.receive(500, routed=500)
+    world.progress.durable(world.name, 0, 500, 1)
+    world.states.set("shop.items", world.name, State.ERROR, TableStuck("its catalog does not answer"))
+    assert not world.catching_up.is_done, "it is tried again, and what is parked of it comes"
+    world.states.set("shop.items", world.name, State.ERROR, SchemaError("a column is missing", hint="add it"))
+    assert world.catching_up.is_done, "nobody waits for a person"
+
+
+def test_everything_is_not_there_while_a_table_lacks_what_is_parked_of_it(world: World) -> None:
+    world.receive(500, routed=500)
+    world.progress.durable(world.name, 0, 500, 1)
+    world.parked.add("shop.items")
+    assert not world.catching_up.is_done
+    world.parked.clear()
+    assert world.catching_up.is_done
 
 
 def test_a_table_that_fails_as_it_catches_up_stays_in_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
