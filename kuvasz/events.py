@@ -85,6 +85,7 @@ class Event(enum.Enum):
     SLOT_WAITS = "slot_waits", WARNING, "the slot waits for transactions to end"
     SLOTWATCH_FAILED = "slotwatch.failed", DEBUG, "a slot could not be looked at"
     SNAPSHOT = "snapshot", INFO, "snapshot for a new table"
+    STANDBY_SNAPSHOT = "standby_snapshot", INFO, "tables are copied from a standby"
     PUBLICATION = "publication", INFO, "publication changed"
     STANDING_FAILED = "standing_failed", WARNING, "the standing of a source could not be kept"
 

@@ -47,7 +47,7 @@ def options() -> dict[str, Path]:
     """Return every environment variable that is an option, with its path."""
     named: dict[str, Path] = {"KUVASZ_DATABASES": ("databases",)}
     for section, model in SECTIONS.items():
-        named |= {f"{PREFIX}{section}__{option}".upper(): (section, option) for option in model.model_fields}
+        named |= {f"{PREFIX}{section}__{option}".upper(): (section, option) for option in model.options()}
     return named
 
 

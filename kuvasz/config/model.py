@@ -637,6 +637,10 @@ class CopyLimits(Section):
     """A large table whose copy takes longer is given up, and in error until a person has it tried again: as long as a
     copy's snapshot is there, its server cannot vacuum what was deleted since. No bound by default."""
 
+    copied_from: kinds.Url | None = Field(default=None, alias="from")
+    """A standby of the server, which tables are read from in its place: `postgresql://db1-standby:5432`. What the url
+    leaves out (user, password, database, parameters) is as in the source's."""
+
     def is_open(self, now: float) -> bool:
         """Whether large tables may be copied at a time, in Unix seconds."""
         if self.hours is None:
@@ -680,13 +684,23 @@ class CopyConfig(CopyLimits):
         Args:
             servers: ``host:port``, several with commas, as a url has them.
         """
-        said = {name: getattr(self, name) for name in CopyLimits.model_fields}
-        hosts = set(servers.split(","))
-        for name, own in self.servers.items():
-            if hosts & {host.strip() for host in name.split(",")}:
-                said |= {option: getattr(own, option) for option in own.model_fields_set}
-                break
-        return CopyLimits(**said)
+        own = next((own for name, own in self.servers.items() if set(servers.split(",")) & _hosts(name)), None)
+        set_there = frozenset[str]() if own is None else own.model_fields_set
+        return CopyLimits(
+            **{
+                field.alias or name: getattr(own if name in set_there else self, name)
+                for name, field in CopyLimits.model_fields.items()
+            }
+        )
+
+    @property
+    def standbys(self) -> list[secrets.SecretUrl]:
+        """The urls of all standbys that are copied from."""
+        return [one.copied_from for one in (self, *self.servers.values()) if one.copied_from is not None]
+
+
+def _hosts(name: str) -> set[str]:
+    return {host.strip() for host in name.split(",")}
 
 
 class ClusterConfig(Section):

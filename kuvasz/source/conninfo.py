@@ -93,6 +93,7 @@ _ASKING = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: se
 _CANCEL_S = 5.0
 
 _SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
+_OF_A_HOST = frozenset({"host", "hostaddr", "port", "target_session_attrs", "load_balance_hosts"})
 _HIDDEN = "***"
 _TRANSACTION_TIMEOUT_SINCE = 170000
 
@@ -175,6 +176,26 @@ def with_password_of(conninfo: str, url: Callable[[], str]) -> str:
     except KuvaszError:
         return conninfo
     return make_conninfo(conninfo, **{name: given[name] for name in _SECRETS & given.keys()})
+
+
+def overlaid(url: str, other: str) -> str:
+    """Return the connection string of another server: what its url leaves out is as in the first one.
+
+    Args:
+        url: As for `conninfo`.
+        other: The same. With another host, the port is its own, too; with another user, the password.
+
+    Raises:
+        ConfigError: One of them cannot be read.
+    """
+    given, own = _parse(url), _parse(other)
+    if own.keys() & {"host", "hostaddr"}:
+        given = {name: value for name, value in given.items() if name not in _OF_A_HOST}
+        if "," in str(own.get("host")):
+            given["target_session_attrs"] = "prefer-standby"
+    if "user" in own:
+        given = {name: value for name, value in given.items() if name not in _SECRETS}
+    return make_conninfo(**{**given, **own})
 
 
 class _Session(psycopg.Connection[Any]):

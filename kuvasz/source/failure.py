@@ -25,6 +25,10 @@ MORE_SLOTS_SQL = "ALTER SYSTEM SET max_replication_slots = {slots};"
 MORE_SENDERS_SQL = "ALTER SYSTEM SET max_wal_senders = {senders};"
 
 _LOCK_HINT = "another session holds a lock on the table (see pg_locks); it is tried again"
+_CONFLICT_HINT = (
+    "at the standby: ALTER SYSTEM SET hot_standby_feedback = 'on'; SELECT pg_reload_conf(); or a longer"
+    " max_standby_streaming_delay; it is tried again"
+)
 _RESTART_HINT = "it is tried again; see the server's log if this goes on"
 _START_OVER = "copy the source again (`on_slot_lost: resync`, or kuvasz resync with its --sid)"
 _NAME_HINT = (
@@ -102,6 +106,7 @@ _RULES = (
     _rule(SourceError, "the other session must end first; it is tried again", "55006"),
     _rule(SourceError, _UNDECODABLE_HINT, text="unexpected duplicate for tablespace|could not map filenumber"),
     _rule(SourceLocked, _LOCK_HINT, "55P03"),
+    _rule(SourceError, _CONFLICT_HINT, text="due to conflict with recovery"),
     _rule(SourceError, _NAME_HINT, "22021"),
     _rule(SourceError, _RESTART_HINT, "57P01", "57P02", "57P03"),
 )  # fmt: skip

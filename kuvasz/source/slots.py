@@ -50,6 +50,14 @@ SELECT s.slot_name::text, to_jsonb(s), pg_wal_lsn_diff(
 FROM pg_replication_slots s WHERE s.slot_name = ANY(%s)
 """
 
+# Begin has the LSN of its commit record behind its first byte (manual, section 55.9). What has been decoded is thrown
+# away, so there is little between the slot and here, or much to decode.
+_COMMITS = """
+SELECT count(*) FROM pg_logical_slot_peek_binary_changes({slot}, {end}, NULL,
+    'proto_version', '1', 'publication_names', {publications})
+WHERE get_byte(data, 0) = ascii('B') AND substring(data FROM 2 FOR 8) BETWEEN {first}::bytea AND {last}::bytea
+"""
+
 _SESSION = """
 a.usename::text, a.application_name, a.datname::text, extract(epoch FROM clock_timestamp() - a.xact_start)::float8
 """
@@ -204,6 +212,29 @@ class ExportedSnapshot:
         from kuvasz.source.window import Window  # with all that routes, which a process that only reads needs not
 
         return Window(self._pgconn, self.slot, publications, oid, types, source)
+
+    def commits(self, publications: Sequence[str], first: int, last: int) -> int:
+        """Return how many transactions of what is published have commit records that start between two LSNs.
+
+        Both LSNs are included. The slot stays where it is, and nobody may read it; the snapshot is gone then.
+
+        Raises:
+            SourceError: The server failed, or somebody reads the slot.
+        """
+        query = _COMMITS.format(
+            slot=sql.literal(self.slot), publications=sql.literal(",".join(map(sql.identifier, publications))),
+            end=sql.literal(lsn.render(last + 1)), first=f"'\\x{first:016x}'", last=f"'\\x{last:016x}'",
+        )  # fmt: skip
+        doing = f"look into slot {self.slot}"
+        place = f"{self._pgconn.host.decode()}:{self._pgconn.port.decode()}"
+        with failure.translated(place, doing):
+            result = conninfos.execute(self._pgconn, query)
+        value = result.get_value(0, 0) if result.status == pq.ExecStatus.TUPLES_OK else None
+        if value is None:
+            state = result.error_field(pq.DiagnosticField.SQLSTATE)
+            text = result.get_error_message()
+            raise failure.of(None if state is None else state.decode(), text, place=place, doing=doing)
+        return int(value)
 
     def close(self) -> None:
         """Let the snapshot go. May be called again."""

@@ -219,7 +219,8 @@ class SourceSync:
             if source_tables.position(spec) is None and not source_tables.is_paused(spec)
         ]
         if start.snapshot is not None:
-            new = await FirstCopies(self._context, self._parts.copies).run(new, start.snapshot, start.system_id)
+            taken = await self._context.ask(self._parts.copies.server.snapshot, start.snapshot, new)
+            new = await FirstCopies(self._context, self._parts.copies).run(new, taken, start.system_id)
         streamed = {spec.key for spec, _ in start.tables}
         for spec in source_tables.source.tables:
             self._parts.stream.begin(spec, is_streamed=spec.key in streamed)
@@ -245,13 +246,14 @@ class SourceSync:
         lifetime.has_started = True
         assert start.snapshot is not None
         tables = [spec for spec, _ in start.tables if not self.tables.is_paused(spec)]
+        taken = await self._context.ask(self._parts.copies.server.snapshot, start.snapshot, tables)
         copies = FirstCopies(self._context, self._parts.copies, is_all=True)
-        await copies.run(tables, start.snapshot, start.system_id)
+        await copies.run(tables, taken, start.system_id)
         self.is_done = True
         copied = [spec for spec in tables if self.tables.state(spec) is not State.ERROR]
         _log.tell(
             Event.SNAPSHOT_DONE, source=self.source.name, tables=len(copied),
-            lsn=lsn.render(start.snapshot.consistent_point),
+            lsn=lsn.render(taken.consistent_point),
         )  # fmt: skip
         lifetime.end()
 

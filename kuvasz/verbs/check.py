@@ -23,6 +23,7 @@ from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import StreamOptions, check_source
 from kuvasz.source.check.server_room import check_server
+from kuvasz.source.check.standby_check import check_standby
 from kuvasz.state.ports import SourceRecord
 from kuvasz.state.store import state_of
 from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless, members
@@ -274,6 +275,7 @@ def _source(config: Config, source: Source, place_of: PlaceOf, alone: Collection
                 as_published=column_lists.of_source(source),
                 wanted=_wanted(config, source),
             ),
+            *_standby(config, source, tables),
             *(_without_members(source, spec) for spec in empty),
             *_map(source, place_of, alone),
             *(
@@ -284,6 +286,13 @@ def _source(config: Config, source: Source, place_of: PlaceOf, alone: Collection
         ]
     except KuvaszError as error:  # a secret file that is gone
         return [_failed(source.object_name, "url", "a url", error)]
+
+
+def _standby(config: Config, source: Source, tables: Sequence[TableName]) -> list[Finding]:
+    url = source.url.get()
+    if (standby := config.copy_limits(conninfo.servers(url)).copied_from) is None:
+        return []
+    return check_standby(source.object_name, url, conninfo.overlaid(url, standby.get()), tables)
 
 
 def _wanted(config: Config, source: Source) -> StreamOptions:

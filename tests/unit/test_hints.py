@@ -28,6 +28,7 @@ FOLLOWED = {
     r"kuvasz (resync|retry) --table": (
         "acceptance/test_accounted_for.py", '"resync" if "kuvasz resync" in told.hint',
     ),
+    r"^copy\.from has to lead to a standby": ("integration/test_copy_from_standby.py", "# as the hint says"),
     r"copy the table again$|copy the table again: its key": ("integration/test_rules.py", 'tell("resync"'),
     r"kuvasz resync --sid": ("acceptance/test_another_past.py", 'run("resync", "--sid"'),
     r"on_slot_lost": ("integration/test_slot_lost.py", "on_slot_lost"),

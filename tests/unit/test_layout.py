@@ -20,6 +20,10 @@ ELSEWHERE = {
     # Wiring: what is put together wrongly does nothing anywhere.
     "sync/parts.py": "integration/test_clone.py",
     "verify/mapped_tables.py": "integration/test_verify_schedule.py",
+    # Real servers, one of which follows the other.
+    "source/standby.py": "integration/test_standby_snapshot.py",
+    "source/check/standby_check.py": "integration/test_copy_from_standby.py",
+    "sync/tables/copy_server.py": "integration/test_copy_from_standby.py",
     # Values, names and ports, without a decision of their own.
     "ports.py": "contract/test_lake.py",
     "parking/ports.py": "contract/test_parking_logs.py",

@@ -55,9 +55,11 @@ WHERE made.attrelid = t.oid AND made.attnum = -1 AND a.attnum > 0 AND NOT a.atti
 
 
 #: What a horizon is in SQL: the timeline above 48 bits of transaction, since a standby that took over without what
-#: the old primary wrote last gives the same numbers again. Earlier versions noted no timeline: 0.
+#: the old primary wrote last gives the same numbers again. Earlier versions noted no timeline: 0. A standby that
+#: changed over just now may tell the one before, as if it were from before then: the safe side.
 HORIZON = """
-((('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint << 48)
+(((CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())
+        ELSE ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int END)::bigint << 48)
     | pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
 """
 _XID_BITS = 48

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from kuvasz.config.secrets import SecretUrl
 from kuvasz.config.sources import Source
 from kuvasz.errors import ConfigError, KuvaszError, SourceError, place_of
 from kuvasz.model import Relation
@@ -69,6 +70,26 @@ class SourceContext:
         try:
             return self.source.url.get()
         except ConfigError as error:  # which would end kuvasz: of one source the file may be there again in a moment
+            raise SourceError(f"{place_of(self.source.name)}: {error.message}", hint=error.hint) from error
+
+    @property
+    def copies_from(self) -> SecretUrl | None:
+        """The standby that tables are copied from, as the map that runs has it; None: the source itself."""
+        limits = self.shared.copy_limits(self.servers)
+        return limits.copied_from
+
+    def copy_url(self) -> str:
+        """Return the url of the server that tables are copied from; see `url`.
+
+        Raises:
+            SourceError: A file that holds a part of it cannot be read.
+        """
+        standby, url = self.copies_from, self.url()
+        if standby is None:
+            return url
+        try:
+            return conninfo.overlaid(url, standby.get())
+        except ConfigError as error:
             raise SourceError(f"{place_of(self.source.name)}: {error.message}", hint=error.hint) from error
 
     async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:

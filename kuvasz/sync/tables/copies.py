@@ -42,6 +42,7 @@ from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.tables.copy_hours import CopyHours
+from kuvasz.sync.tables.copy_server import CopyServer
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
@@ -86,6 +87,7 @@ class Copies:
         published: Callable[[SourceTableSpec], str],
     ) -> None:
         self.hours = CopyHours(context)
+        self.server = CopyServer(context)
         self._source = context.source
         self._context = context
         self._lake = context.shared.lake
@@ -162,7 +164,8 @@ class Copies:
     async def _snapshot(self, spec: SourceTableSpec, turn: Turn) -> slots.ExportedSnapshot:
         """Return a snapshot when it is this table's turn to be copied."""
         async with self._context.snapshots:
-            taken = await self._context.ask(self._slot.snapshot, spec)
+            made = await self._context.ask(self._slot.snapshot, spec)
+            taken = await self._context.ask(self.server.snapshot, made, [spec])
             try:
                 await turn.keep()
             except BaseException:
@@ -262,7 +265,7 @@ class Copies:
             raise self._other_server()
         table, names = self._seen(spec, under)
         ranges = copy_ranges(
-            table, conninfo=under.conninfo(), url=self._context.url, snapshot_name=taken.snapshot_name,
+            table, conninfo=under.conninfo(), url=self._context.copy_url, snapshot_name=taken.snapshot_name,
             target_bytes=_RANGE_BYTES, where=copy_condition(spec, table.relation),
             sessions=under.sessions if is_small(table) else None,
         )  # fmt: skip

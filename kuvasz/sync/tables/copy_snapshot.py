@@ -94,7 +94,7 @@ class CopySnapshot:
         Raises:
             SourceError: A file that holds a part of it cannot be read.
         """
-        return self.taken.pinned(conninfo.conninfo(self._context.url()))
+        return self.taken.pinned(conninfo.conninfo(self._context.copy_url()))
 
     def look(self, spec: SourceTableSpec) -> CopySight:
         """Look at a table.

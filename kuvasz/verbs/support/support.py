@@ -91,7 +91,7 @@ def _redactor(loaded: Loaded) -> Redactor:
     """Return what takes secrets out: those of the map, what urls and tokens are now, and our own token."""
     redact = Redactor(loaded.secrets)
     texts: list[SecretText] = [source.url for source in sources.resolve(loaded.config)]
-    texts += [one.token for one in loaded.config.server.tokens]
+    texts += [*loaded.config.copy.standbys, *(one.token for one in loaded.config.server.tokens)]
     found, _ = in_time(dict.fromkeys(texts), _secrets_in, _SECRETS_S)
     names = sources.identifiers(loaded.config)
     redact.learn({secret for known in found.values() for secret in known} - names)

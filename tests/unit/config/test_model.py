@@ -21,6 +21,7 @@ from kuvasz.config.model import (
     SparkConfig,
     TableConfig,
 )
+from kuvasz.config.secrets import SecretUrl
 from kuvasz.model import TableType
 from tests.support.source_code import PACKAGE, files, tree
 
@@ -278,6 +279,17 @@ def test_a_server_has_limits_of_its_own_and_those_of_all_where_it_says_nothing()
     assert copy.of("db1:5432") == CopyLimits(rows_per_second=1000, sessions=1)
     assert copy.of("db1:5433").sessions is None
     assert [copy.of(host).rows_per_second for host in ("a:5432,b:5432", "b:5432")] == [5, 5]
+
+
+def test_a_standby_is_of_all_servers_but_those_that_say_otherwise() -> None:
+    standby, other = SecretUrl("postgresql://standby"), SecretUrl("postgresql://x:geheim@other")
+    copy = CopyConfig.model_validate(
+        {"from": standby, "servers": {"db1:5432": {"from": None}, "db2:5432": {"from": other}, "db3:1": {"sessions": 1}}}
+    )
+    servers = ("db1:5432", "db2:5432", "db3:1", "db4:1")
+    assert [copy.of(server).copied_from for server in servers] == [None, other, standby, standby]
+    assert copy.standbys == [standby, other]
+    assert "geheim" not in f"{copy!r} {copy.model_dump_json()}"
 
 
 def test_copies_are_limited_by_the_section_or_else_by_the_pipeline() -> None:

@@ -163,3 +163,25 @@ def test_a_url_without_its_secrets_leads_to_the_same_server():
     url = "host=/tmp user='a b' password=x dbname=d/e options='-c a=b'"
     written = conninfo.with_references(url, {"password": "x"})
     assert conninfo.conninfo(written) == conninfo.conninfo(url)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ("postgresql://s", {"user": "u", "password": "p", "host": "s", "dbname": "d", "sslmode": "require"}),
+        ("postgresql://s:6/", {"user": "u", "password": "p", "host": "s", "port": "6", "dbname": "d"}),
+        ("postgresql://r:q@s?sslmode=disable", {"user": "r", "password": "q", "host": "s", "sslmode": "disable"}),
+        ("postgresql://r@s", {"user": "r", "password": None, "host": "s"}),
+        ("postgresql://s,t", {"host": "s,t", "target_session_attrs": "prefer-standby"}),
+        ("postgresql://s,t?target_session_attrs=any", {"target_session_attrs": "any"}),
+        ("postgresql:///?application_name=x", {"host": "h,i", "port": "5433,5434", "application_name": "x"}),
+    ],
+)
+def test_what_the_url_of_a_standby_leaves_out_is_as_in_the_sources(other: str, expected: dict[str, str | None]) -> None:
+    """But a port is of its host, and a password of its user."""
+    url = "postgresql://u:p@h:5433,i:5434/d?sslmode=require&target_session_attrs=read-write"
+    found = conninfo_to_dict(conninfo.overlaid(url, other))
+    assert {name: found.get(name) for name in expected} == expected
+    if "host" in expected and expected["host"] != "h,i":
+        assert found.get("target_session_attrs") in {None, "prefer-standby"}
+        assert (found.get("port") or "").strip(",") == expected.get("port", "")
