@@ -139,6 +139,7 @@ class Event(enum.Enum):
     COPIED = "copied", INFO, "table copied"
     COPIED_OVER = "copied_over", WARNING, "rows of a source are replaced by a new copy, its earlier ones with them"
     ROWS_REJECTED = "rows_rejected", WARNING, "rows do not fit their table and are in the table of rejects instead"
+    COPY_SKIPPED = "copy_skipped", INFO, "a table follows from here on: the rows that it has are left out"
     COPY_RETRY = "copy_retry", WARNING, "a copy failed and is tried again"
     SNAPSHOT_DONE = "snapshot_done", INFO, "tables of a source are copied once, but for those in error"
     COPY_PAUSED = "copy_paused", INFO, "a copy waits for its next hours"

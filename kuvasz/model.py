@@ -233,6 +233,9 @@ class SourcePosition:
     #: of a snapshot to be copied: by which catalog rows the table was published before it was taken
     #: (`kuvasz.source.catalog.membership`); stored beside the position (`kuvasz.ports.SourceNotes.published`)
     published: str = ""
+    #: of a copy that left out the rows there were (`initial: skip`); stored beside the position
+    #: (`kuvasz.ports.SourceNotes.skipped`)
+    is_skip: bool = False
 
 
 class Applied(NamedTuple):

@@ -292,6 +292,10 @@ class SourceNotes(Protocol):
             LakeError: Catalog or storage failed.
         """
 
+    def skipped(self, target: str, source: str) -> bool:  # noqa: ARG002 (of those that note it)
+        """Whether a target lacks what a source's table had when it was taken in, as `SourcePosition.is_skip` says."""
+        return False
+
     def parked(self, target: str, source: str) -> str | None:
         """Return the id of the log that holds what a target lacks of a source; None: it lacks nothing."""
 

@@ -9,7 +9,15 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
-from kuvasz.config.model import CatalogType, ClusterRole, Consistency, Deletes, OnBadValue, PartitionRemoved
+from kuvasz.config.model import (
+    CatalogType,
+    ClusterRole,
+    Consistency,
+    Deletes,
+    Initial,
+    OnBadValue,
+    PartitionRemoved,
+)
 from kuvasz.config.problem import Path, Problem, listed
 from kuvasz.model import TableType
 
@@ -278,6 +286,9 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     yield from _key(table, path)
     yield from _removed(table, path)
     yield from _soft(table, path)
+    if table.initial is Initial.SKIP and table.partitions_regex is not None:
+        message = "must be copy with partitions_regex: what a table has when it appears is new"
+        yield Problem(path=(*path, "initial"), message=message)
     for column in table.decimals.keys() & table.types.keys():
         yield Problem(path=(*path, "decimals", column), message="is in types, too", is_key=True)
     reserved = RESERVED[table.type] | {"sid"} | ({"_deleted_at"} if table.deletes is Deletes.SOFT else set())
@@ -435,6 +446,9 @@ def _tenants(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
         if table.partitions_regex is not None:
             message = "cannot be given together with schemas of a url: a sid has one table of a target"
             yield Problem(path=(*place, "partitions_regex"), message=message, is_key=True)
+        if table.initial is Initial.SKIP:
+            message = "must be copy with schemas of a url: what a tenant has when it appears is new"
+            yield Problem(path=(*place, "initial"), message=message)
         if table.partition_removed is PartitionRemoved.DELETE:
             message = "must be keep with schemas of a url: the rows of a schema that is dropped stay"
             yield Problem(path=(*place, "partition_removed"), message=message)

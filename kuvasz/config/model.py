@@ -83,6 +83,13 @@ class Deletes(enum.StrEnum):
     SOFT = "soft"
 
 
+class Initial(enum.StrEnum):
+    """What becomes of the rows that a table has when it is taken in."""
+
+    COPY = "copy"
+    SKIP = "skip"
+
+
 class PartitionRemoved(enum.StrEnum):
     """What becomes of the rows of a partition that was detached or dropped."""
 
@@ -834,6 +841,10 @@ class TableConfig(Section):
     enabled: bool = True
     """false: as if the map did not have it, but for what it says of the others: its rows stay, and when it is taken
     in again it is compared with the source or copied, as a table that comes back is."""
+
+    initial: Initial = Initial.COPY
+    """What becomes of the rows that the table has when it is taken in: copy; skip: the lake gets what is changed from
+    then on alone. Not for a clone without a key."""
 
     target: kinds.Target | None = None
     """The table in the lake, `name` or `namespace.name`; the source table's own name in `lake.namespace` by

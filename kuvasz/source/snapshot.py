@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOVED_HINT = "it is copied again with a new snapshot"
+_GONE_HINT = f"{_MOVED_HINT}; a standby ends one that its replay waits for, if hot_standby_feedback is off there"
 
 #: Failures of a table or a snapshot that is not what it was when the copy was planned.
-_PASSING_STATES = {"22023": "the exported snapshot is gone", "42704": "the exported snapshot is gone",
-                   "42P01": "the table is gone", "42703": "a column is gone"}  # fmt: skip
+_GONE_STATES = {"22023": "the exported snapshot is gone", "42704": "the exported snapshot is gone"}
+_PASSING_STATES = {**_GONE_STATES, "42P01": "the table is gone", "42703": "a column is gone"}
 
 
 class Sessions:
@@ -251,7 +252,8 @@ class CopyRange:
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         message = result.get_error_message()
         if state in _PASSING_STATES:
-            return SourceError(f"{place}: cannot {doing}: {_PASSING_STATES[state]}: {message}", hint=_MOVED_HINT)
+            hint = _GONE_HINT if state in _GONE_STATES else _MOVED_HINT
+            return SourceError(f"{place}: cannot {doing}: {_PASSING_STATES[state]}: {message}", hint=hint)
         grant = f"GRANT SELECT ON {sql.qualified(self.table)} TO …; and GRANT USAGE ON SCHEMA"
         mend = f"{grant} {sql.identifier(self.table.schema)} TO …;"
         return failure.of(state, message, place=place, doing=doing, mend=mend)

@@ -12,7 +12,7 @@ from kuvasz import typemap
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.config.model import Origin
+from kuvasz.config.model import Initial, Origin
 from kuvasz.errors import KuvaszError, LakeError, OtherRule, SchemaError, SourceRefused
 from kuvasz.evolve.changes import compare
 from kuvasz.lake.format import rule
@@ -59,7 +59,7 @@ class TablePlan:
 
     table: str
     target: str
-    action: str  #: copy, follow, or error
+    action: str  #: copy, skip (what it has is left out), follow, or error
     is_new_target: bool = False  #: the lake has no such table
     bytes: int | None = 0  #: at the source, to copy; None: somebody has locked it, so nobody can say
     rows: int | None = None  #: as the source estimates them; None: never analysed
@@ -287,8 +287,10 @@ def _table(
     except (SchemaError, OtherRule) as error:
         return TablePlan(table=table, target=target, action="error", error=error.message, hint=error.hint)
     is_known = view is not None and source.name_of(spec) in view.positions and not why
+    is_new = view is None or source.name_of(spec) not in view.known
+    first = "skip" if spec.config.initial is Initial.SKIP and is_new else "copy"
     return TablePlan(
-        table=table, target=target, action="follow" if is_known else "copy", is_new_target=view is None,
+        table=table, target=target, action="follow" if is_known else first, is_new_target=view is None,
         bytes=0 if is_known else found.bytes, rows=None if is_known else found.row_estimate, columns=columns,
         why=why,
     )  # fmt: skip
@@ -353,7 +355,7 @@ def _columns(
 
 
 def _is_due(table: TablePlan) -> bool:
-    return table.action == "copy" or any(column.is_new for column in table.columns)
+    return table.action in {"copy", "skip"} or any(column.is_new for column in table.columns)
 
 
 def render(found: Sequence[SourcePlan]) -> str:
@@ -402,6 +404,8 @@ def _render_table(table: TablePlan) -> list[str]:
         lines.append(f"  copy {table.table} into {table.target}{made}: {figures.size(table.bytes)}{rows}")
         if table.why:
             lines.append(f"    again: {table.why}")
+    if table.action == "skip":
+        lines.append(f"  follow {table.table} into {table.target} from here on: the rows that it has are left out")
     added = [column.name for column in table.columns if column.is_new]
     if added:
         lines.append(f"  add to {table.target}: {', '.join(added)}")

@@ -111,6 +111,7 @@ _WHAT = {
 _UNORDERED = "each key's row at the source is among its rows"
 _INSERTS = "counts: at least as many rows as the source"
 
+_LEFT_OUT = "it lacks what its source had when it was taken in (initial: skip), until {resync} copies it"
 _KEPT = (
     "rows that a table of type {kind} keeps are not made up: {resync} copies the table in place of all that it has"
 )
@@ -201,6 +202,8 @@ class Verification:
         look(table)
         if name not in table.positions:
             return dataclasses.replace(report, skipped="it was not copied yet")
+        if table.notes.skipped(name):
+            return dataclasses.replace(report, skipped=_LEFT_OUT.format(resync=resync_of(table.name)))
         self._check_follows(spec, table, why_not)
         if self._gave_up is not None:
             raise self._gave_up

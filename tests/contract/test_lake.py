@@ -634,6 +634,26 @@ def test_how_a_table_was_published_comes_with_its_copy(world: World) -> None:
     assert world.lake.notes.published(TARGET, "eu") == "5:700, table 6:800"
 
 
+def test_that_rows_were_left_out_is_known_until_a_copy_or_a_repair(world: World) -> None:
+    world.lake.prepare(target(), feed("eu"), ITEMS)
+    world.prepare("us")
+    assert not world.lake.notes.skipped(TARGET, "eu")
+    at = SourcePosition(lsn=1000, system_id="7001", published="5:700", is_skip=True)
+    for to_repair in (False, True):
+        world.lake.copy(feed("eu"), ITEMS, [], at, lambda *_: None)
+        assert (world.lake.notes.skipped(TARGET, "eu"), world.lake.notes.skipped(TARGET, "us")) == (True, False)
+        world.applied(work(Sender().one(insert(1))))
+        world.lake.forget(TARGET, "eu", to_repair=to_repair)
+        assert world.lake.notes.skipped(TARGET, "eu")
+        copied = dataclasses.replace(at, lsn=9000, is_skip=False)
+        if to_repair:
+            world.lake.repair(feed("eu"), ITEMS, [], copied, lambda *_: None, at_us=0)
+        else:
+            world.lake.copy(feed("eu"), ITEMS, [], copied, lambda *_: None)
+        assert not world.lake.notes.skipped(TARGET, "eu")
+        world.lake.forget(TARGET, "eu")
+
+
 def test_partitions_are_remembered_until_their_source_is_another_one(world: World) -> None:
     world.prepare("eu", "us")
     world.copy("eu", lsn=1000)

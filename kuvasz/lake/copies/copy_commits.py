@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, TableStuck, place_of
+from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, TableError, TableStuck, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.copies.recopy import Recopy
@@ -207,6 +207,7 @@ def _replace(table: LakeTable, group: Sequence[CopiedTable], changeset: Changese
     loaded: list[tuple[int, UInt64s]] = []
     for one in group:
         changeset.properties |= table.columns.made_by(one.source)
+        table.notes.begin(changeset, one.source, one.position)
         loaded += _adopt(table, one, changeset)
     if loaded:
         table.index.places.load(loaded)
@@ -226,6 +227,11 @@ def _adopt(table: LakeTable, copied: CopiedTable, changeset: Changeset) -> list[
         before = len(changeset.dropped) + len(changeset.deletes)
         table.index.sources.truncate(source, order.sid, changeset)
         gone = len(changeset.dropped) + len(changeset.deletes) - before
+        if gone and copied.position.is_skip:
+            raise TableError(
+                f"{place_of(source, table=table.name)}: the lake has rows of it, which nothing would replace",
+                hint="take `initial: skip` out of the map: it is copied then",
+            )
         if gone and table.target.type is not TableType.CLONE:
             # What the source holds now is all that is known from here on: a gap within the rows would be worse.
             _log.tell(Event.COPIED_OVER, table=table.name, source=source, files=gone)

@@ -146,6 +146,7 @@ class RepairJob:
                     message = f"{place_of(table=table.name)}: someone else changed it while it was compared"
                     raise ForeignChange(message, hint="it is compared again")
                 table.notes.close_gap(changeset, source, position.lsn, self._at_us)
+                table.notes.begin(changeset, source, position)
                 if table.target.type is TableType.HISTORY:
                     self._end_versions(changeset, difference, fetched)
                 else:

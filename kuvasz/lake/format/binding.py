@@ -173,8 +173,8 @@ def no_earlier_version(source: str, table: str, rows: int) -> VersionLost:
         " and the lake has no earlier version of them"
     )
     hint = (
-        f"copy the table again: {resync_of(table)}; if rows enter a filter, with ALTER TABLE … REPLICA"
-        " IDENTITY FULL before"
+        f"copy the table again: {resync_of(table)}; if rows enter a filter, or were left out"
+        " (`initial: skip`), with ALTER TABLE … REPLICA IDENTITY FULL before"
     )
     return VersionLost(message, hint=hint, source=source)
 

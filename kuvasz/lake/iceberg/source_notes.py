@@ -65,6 +65,11 @@ class IcebergSourceNotes(SourceNotes):
             table.notes.remember_published(source, published)
 
     @override
+    def skipped(self, target: str, source: str) -> bool:
+        """See `kuvasz.ports.SourceNotes.skipped`."""
+        return self._tables[target].notes.skipped(source)
+
+    @override
     def parked(self, target: str, source: str) -> str | None:
         """See `kuvasz.ports.SourceNotes.parked`."""
         return self._tables[target].notes.parked(source)

@@ -29,6 +29,7 @@ class MemorySourceNotes(SourceNotes):
         self._columns = columns
         self._partitions: dict[_Feed, frozenset[str]] = {}
         self._published: dict[_Feed, str] = {}
+        self._skipped: set[_Feed] = set()
         self._parked: dict[_Feed, str] = {}
         self._gaps: dict[_Feed, Gap] = {}  #: open ones
 
@@ -65,6 +66,15 @@ class MemorySourceNotes(SourceNotes):
     def remember_published(self, target: str, source: str, published: str) -> None:
         """See `kuvasz.ports.SourceNotes.remember_published`."""
         self._published[target, source] = published
+
+    @override
+    def skipped(self, target: str, source: str) -> bool:
+        """See `kuvasz.ports.SourceNotes.skipped`."""
+        return (target, source) in self._skipped
+
+    def remember_skipped(self, target: str, source: str, *, is_skipped: bool) -> None:
+        """Note whether a target lacks what a source's table had."""
+        (self._skipped.add if is_skipped else self._skipped.discard)((target, source))
 
     @override
     def parked(self, target: str, source: str) -> str | None:

@@ -115,6 +115,8 @@ class MemoryTable:
             return None
         self.positions.update(positions)
         for source, position in positions.items():
+            if not position.commit_lsn:  # a copy
+                self._notes.remember_skipped(self.target.name, source, is_skipped=position.is_skip)
             if position.published:
                 self._notes.remember_published(self.target.name, source, position.published)
         return self.rows.snapshots if is_changed else None

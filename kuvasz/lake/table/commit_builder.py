@@ -14,7 +14,7 @@ from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
 from kuvasz.lake.format import rule
 from kuvasz.lake.format import source_positions as position_properties
-from kuvasz.lake.table.notes import ANCHOR_PROPERTY, PUBLISHED_PREFIX, SEEN_PREFIX
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, PUBLISHED_PREFIX, SEEN_PREFIX, SKIPPED_PREFIX
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -31,7 +31,7 @@ COMMIT_PROPERTY = "kuvasz.commit"
 REWRITE_PROPERTY = "kuvasz.rewrite"
 
 #: Begin properties that no summary repeats.
-_UNTOLD = (SEEN_PREFIX, PUBLISHED_PREFIX, column_notes.PREFIX, column_notes.SHAPE_PREFIX, rule.PREFIX)
+_UNTOLD = (SEEN_PREFIX, PUBLISHED_PREFIX, SKIPPED_PREFIX, column_notes.PREFIX, column_notes.SHAPE_PREFIX, rule.PREFIX)
 
 #: The first format version with deletion vectors.
 _VECTOR_FORMAT = 3

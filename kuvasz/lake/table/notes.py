@@ -10,6 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from kuvasz import lsn
 from kuvasz.lake.definition.noted_columns import ColumnNotes
 from kuvasz.lake.format import gaps, rule, source_positions
 from kuvasz.model import SourcePosition
@@ -28,6 +29,10 @@ PARTITIONS_PREFIX = "kuvasz.partitions."
 
 #: Begins a table property with the catalog rows by which a source's table was published without interruption.
 PUBLISHED_PREFIX = "kuvasz.published."
+
+#: Begins a table property with the LSN at which a source's table was taken in without the rows that it had; empty:
+#: it was copied since.
+SKIPPED_PREFIX = "kuvasz.skipped."
 
 #: Begins a table property with why a source's position is not true: someone set the table back.
 REWOUND_PREFIX = "kuvasz.rewound."
@@ -92,6 +97,17 @@ class Notes:
         """Store by which catalog rows a source publishes its table."""
         if published != self.published(source):
             self._table.set_properties({PUBLISHED_PREFIX + source: published})
+
+    def skipped(self, source: str) -> bool:
+        """Whether the table lacks what a source's had when it was taken in."""
+        return bool(self._table.property_of(SKIPPED_PREFIX + source))
+
+    def begin(self, changeset: Changeset, source: str, position: SourcePosition) -> None:
+        """Have the commit of a copy or a repair say whether it left out the rows that there were."""
+        if position.is_skip:
+            changeset.properties[SKIPPED_PREFIX + source] = lsn.render(position.lsn)
+        elif self.skipped(source):
+            changeset.properties[SKIPPED_PREFIX + source] = ""
 
     def gaps(self, source: str) -> tuple[Gap, ...]:
         """Return what is missing of a source's changes, oldest first; the last one may be open."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from kuvasz.config import names
+from kuvasz.config.model import Initial
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import OptionRefused, RowsUnlogged, SchemaError, place_of
+from kuvasz.model import TableType
 from kuvasz.source import sql
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.sync.rules import keyless
@@ -67,6 +69,10 @@ def why_unmapped(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | No
         asked = getattr(spec.config, option)[column]
         why = f"{option} has {column} be {asked}, which is for numeric and arrays of it"
         return Unfit(why=why, hint="take it out of the map, or have it be a string", option=f"{option}.{column}")
+    is_clone = spec.config.type is TableType.CLONE
+    if spec.config.initial is Initial.SKIP and is_clone and not _keyed(spec, table).relation.key:
+        why = "initial is skip, and it has no key: rows that the lake lacks could not be told from others"
+        return Unfit(why=why, hint="give it a key, at the source or by `key`, or have it copied", option="initial")
     if column := redacted_key(spec, _keyed(spec, table).relation):
         why = f"mask redacts {column}, which identifies the rows: all of them would be one"
         return Unfit(why=why, hint="hmac keeps rows apart", option=f"mask.{column}")

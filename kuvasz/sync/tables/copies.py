@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from kuvasz import lsn
 from kuvasz.backoff import FIRST_S, Backoff
+from kuvasz.config.model import Initial
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import (
     InternalError,
@@ -264,7 +265,8 @@ class Copies:
         if not self._slot.is_of_now(taken):
             raise self._other_server()
         table, names = self._seen(spec, under)
-        ranges = copy_ranges(
+        is_skip = _is_skip(self._context, spec, published)
+        ranges = () if is_skip else copy_ranges(
             table, conninfo=under.conninfo(), url=self._context.copy_url, snapshot_name=taken.snapshot_name,
             target_bytes=_RANGE_BYTES, where=copy_condition(spec, table.relation),
             sessions=under.sessions if is_small(table) else None,
@@ -274,7 +276,7 @@ class Copies:
         progress = self._progress(spec, len(ranges), check)
         position = SourcePosition(
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
-            published=published, started_us=taken.started_us,
+            published=published, started_us=taken.started_us, is_skip=is_skip,
         )  # fmt: skip
 
         def on_read() -> None:
@@ -302,7 +304,7 @@ class Copies:
         self._source_tables.note(spec, copies=1, rejected=sum(receipt.rejected.values()))
         tell_rejected(receipt)
         _log.tell(
-            Event.COPIED,
+            Event.COPY_SKIPPED if is_skip else Event.COPIED,
             source=self._source.name,
             table=spec.identifier,
             rows=receipt.rows,
@@ -405,6 +407,18 @@ class Copies:
             snapshot=receipt.snapshot_id,
             lsn=lsn.render(position.lsn),
         )
+
+
+def _is_skip(context: SourceContext, spec: SourceTableSpec, published: str) -> bool:
+    """Whether the rows that a table has are left out: if the map says so, and the lake knows nothing of it yet.
+
+    What has it copied again later on, a person's word or a lost slot, has all of it copied.
+    """
+    if spec.config.initial is not Initial.SKIP or context.shared.is_snapshot_only or not published:
+        return False
+    notes, target, name = context.shared.lake.notes, spec.identifier, context.source_tables.name(spec)
+    is_known = notes.published(target, name) is not None or notes.skipped(target, name)
+    return not is_known and notes.gap(target, name) is None
 
 
 __all__ = ["Copies"]

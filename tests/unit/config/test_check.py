@@ -79,6 +79,8 @@ def test_sections_agree_with_themselves(tmp_path: Path, section: str, message: s
          "47: .partition_removed: must be keep for a table of type append, which deletes no rows"),
         ("{partitions_regex: 'a_.*', partition_removed: delete}",
          "59: .partition_removed: must be keep with partitions_regex: the rows of a table that is dropped stay"),
+        ("{partitions_regex: 'a_.*', initial: skip}",
+         "49: .initial: must be copy with partitions_regex: what a table has when it appears is new"),
         ("{key: [a, a]}", "23: .key[1]: names 'a' twice"),
         ("{key: []}", "19: .key: must name at least one column"),
         ("{columns: []}", "23: .columns: must name at least one column"),
@@ -261,6 +263,8 @@ def test_no_target_stands_among_the_tables_about_the_lake(tmp_path: Path) -> Non
          "t.partitions_regex: cannot be given together with schemas of a url: a sid has one table of a target"),
         ("t: {partition_removed: delete}",
          "t.partition_removed: must be keep with schemas of a url: the rows of a schema that is dropped stay"),
+        ("t: {initial: skip}",
+         "t.initial: must be copy with schemas of a url: what a tenant has when it appears is new"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_with_a_schema_per_tenant(tmp_path: Path, tables: str, message: str) -> None:

@@ -284,7 +284,10 @@ def test_a_server_has_limits_of_its_own_and_those_of_all_where_it_says_nothing()
 def test_a_standby_is_of_all_servers_but_those_that_say_otherwise() -> None:
     standby, other = SecretUrl("postgresql://standby"), SecretUrl("postgresql://x:geheim@other")
     copy = CopyConfig.model_validate(
-        {"from": standby, "servers": {"db1:5432": {"from": None}, "db2:5432": {"from": other}, "db3:1": {"sessions": 1}}}
+        {
+            "from": standby,
+            "servers": {"db1:5432": {"from": None}, "db2:5432": {"from": other}, "db3:1": {"sessions": 1}},
+        }
     )
     servers = ("db1:5432", "db2:5432", "db3:1", "db4:1")
     assert [copy.of(server).copied_from for server in servers] == [None, other, standby, standby]

@@ -177,7 +177,9 @@ def test_a_url_without_its_secrets_leads_to_the_same_server():
         ("postgresql:///?application_name=x", {"host": "h,i", "port": "5433,5434", "application_name": "x"}),
     ],
 )
-def test_what_the_url_of_a_standby_leaves_out_is_as_in_the_sources(other: str, expected: dict[str, str | None]) -> None:
+def test_what_the_url_of_a_standby_leaves_out_is_as_in_the_sources(
+    other: str, expected: dict[str, str | None]
+) -> None:
     """But a port is of its host, and a password of its user."""
     url = "postgresql://u:p@h:5433,i:5434/d?sslmode=require&target_session_attrs=read-write"
     found = conninfo_to_dict(conninfo.overlaid(url, other))

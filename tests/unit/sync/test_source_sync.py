@@ -76,7 +76,8 @@ class Parts:
         self.slot = SimpleNamespace(name="kuvasz_shop", drop=lambda: self.done.append("slot dropped"))
         self.setup = SimpleNamespace(target_lsn=77, start=self._start)
         hours = SimpleNamespace(is_beside=lambda spec: spec.identifier in self.timed)
-        self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken, hours=hours)
+        server = SimpleNamespace(snapshot=lambda made, _: made)
+        self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken, hours=hours, server=server)
         self.stream = SimpleNamespace(leave=self._leave, begin=self._begin, open=self._open, close=self._close)
         forever = SimpleNamespace
         self.rejoin = forever(begin=self._rejoin, copy=self._wait, run=self._wait)

@@ -61,6 +61,7 @@ def planned(
         ({"tables": (FOLLOW,)}, False),
         ({"tables": (REFUSED,)}, False),
         ({"tables": (FOLLOW, COPY)}, True),
+        ({"tables": (dataclasses.replace(COPY, action="skip"),)}, True),
         ({"tables": (dataclasses.replace(FOLLOW, columns=(ID, PRICE)),)}, True),
         ({"is_new_slot": True}, True),
         ({"statements": ("CREATE PUBLICATION …",)}, True),
@@ -232,3 +233,12 @@ price       numeric     string        exact
 def test_targets_of_one_shape_are_told_once() -> None:
     twice = [dataclasses.replace(SOURCE, source=name, tables=(COPY,)) for name in ("shop_eu", "shop_us")]
     assert plan.render(twice).count("shop.items  postgresql") == 1
+
+
+def test_rows_that_are_left_out_at_first_are_named(tmp_path: Path) -> None:
+    first = planned(tmp_path, initial="skip")
+    assert first.action == "skip"
+    told = plan._render_table(first)
+    assert told[0] == "  follow public.items into shop.items from here on: the rows that it has are left out"
+    there = LakeTableView(columns=COLUMNS, positions={"shop_eu": SourcePosition(lsn=5)})
+    assert planned(tmp_path, there, initial="skip").action == "follow"

@@ -54,6 +54,9 @@ def spec(*, member: str = "", **options: object) -> SourceTableSpec:
         (spec(types={"n": "decimal(5,1)"}), FULL,
          "source eu, table public.items: types has n be decimal(5,1), which is for numeric and arrays of it",
          "take it out of the map, or have it be a string"),
+        (spec(initial="skip"), FULL,
+         "source eu, table public.items: initial is skip, and it has no key: rows that the lake lacks could not be"
+         " told from others", "give it a key, at the source or by `key`, or have it copied"),
         # The key may come from the map alone, and is looked at with it.
         (spec(key=("id",), columns=("n",)), FULL,
          "source eu, table public.items: columns leaves out id, which identifies the rows",
@@ -107,3 +110,8 @@ def test_a_fit_table_comes_with_its_key() -> None:
     keyed = tuple(dataclasses.replace(column, is_key=column.name == "n") for column in FULL.relation.columns)
     own = dataclasses.replace(FULL, relation=dataclasses.replace(FULL.relation, columns=keyed))
     assert eligibility.checked("eu", spec(key=("id",)), own) is own
+
+
+@pytest.mark.parametrize("options", [{"key": ("id",)}, {"type": "append"}, {"type": "changelog"}])
+def test_what_it_had_may_be_left_out_of_a_table_with_a_key_or_without_deletions(options: dict[str, object]) -> None:
+    assert eligibility.why_unfit(spec(initial="skip", **options), FULL) is None
