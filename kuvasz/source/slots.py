@@ -18,7 +18,7 @@ import psycopg
 from psycopg import errors, pq
 
 from kuvasz import lsn
-from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.errors import SlotLost, SourceError, SourceRefused
 from kuvasz.source import commit_status, failure, sql
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source.conninfo import place
@@ -219,7 +219,7 @@ class ExportedSnapshot:
         Both LSNs are included. The slot stays where it is, and nobody may read it; the snapshot is gone then.
 
         Raises:
-            SourceError: The server failed, or somebody reads the slot.
+            SourceError: The server failed, somebody reads the slot, or it is gone.
         """
         query = _COMMITS.format(
             slot=sql.literal(self.slot), publications=sql.literal(",".join(map(sql.identifier, publications))),
@@ -233,7 +233,12 @@ class ExportedSnapshot:
         if value is None:
             state = result.error_field(pq.DiagnosticField.SQLSTATE)
             text = result.get_error_message()
-            raise failure.of(None if state is None else state.decode(), text, place=place, doing=doing)
+            error = failure.of(None if state is None else state.decode(), text, place=place, doing=doing)
+            if isinstance(
+                error, SlotLost
+            ):  # whose it is says so where its stream is read; a temporary one is made anew
+                raise SourceError(error.message, hint="it is copied again with a new slot")
+            raise error
         return int(value)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from kuvasz import lsn
+from kuvasz.config import sources
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
 from kuvasz.demo.postgres import EmbeddedPostgres
@@ -21,6 +22,7 @@ from kuvasz.model import TableName
 from kuvasz.source import conninfo
 from kuvasz.source.check.standby_check import check_standby
 from kuvasz.state.tables import State
+from kuvasz.verbs import check
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.observer import Observer
 from tests.support.oracle import source_rows
@@ -210,7 +212,11 @@ def standby_settings(server: EmbeddedPostgres, settings: dict[str, str]) -> Iter
 
 
 def test_what_check_says_of_a_standby(
-    shop: Database, primary: EmbeddedPostgres, follower: EmbeddedPostgres, postgres18: EmbeddedPostgres
+    shop: Database,
+    primary: EmbeddedPostgres,
+    follower: EmbeddedPostgres,
+    postgres18: EmbeddedPostgres,
+    lake_folder: LakeFolder,
 ) -> None:
     shop.execute("CREATE TABLE items (id int PRIMARY KEY)")
     catch_up(primary, follower)
@@ -223,6 +229,9 @@ def test_what_check_says_of_a_standby(
     there = f"postgresql://127.0.0.1:{follower.port}"
     good = found(there)
     assert all(ok for ok, *_ in good.values()), good
+    config = with_copy(lake_folder, shop, {"items": None}, **{"from": there})
+    (source,) = sources.resolve(config)
+    assert [one.check for one in check._standby(config, source, [items])] == list(good)
     assert set(good) == {"copy_from", "copy_from_lag", "hot_standby_feedback"}
     ok, value, fix = found(shop.url)["copy_from"]
     assert (ok, "it is no standby" in value, "copy.from has to lead" in fix) == (False, True, True)
@@ -238,5 +247,4 @@ def test_what_check_says_of_a_standby(
     shop.execute("CREATE ROLE nobody LOGIN REPLICATION")
     catch_up(primary, follower)
     refused = found(there.replace("//", "//nobody@"))
-    print(refused)
     assert refused["select"][2] == 'GRANT SELECT ON "public"."items" TO "nobody";'

@@ -12,7 +12,7 @@ import pytest
 
 from kuvasz import lsn
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.errors import SourceError, SourceRefused
+from kuvasz.errors import SlotLost, SourceError, SourceRefused
 from kuvasz.source import conninfo, slots, standby
 from tests.support.postgres import Database, Server, create_database
 from tests.support.standby import catch_up, make_standby, new_folder
@@ -116,10 +116,11 @@ def committed(database: Database) -> list[tuple[int, set[int]]]:
     return found
 
 
-def take(database: Database, follower: EmbeddedPostgres, name: str = "copying") -> standby.Taken:
-    url = conninfo.overlaid(database.url, f"postgresql://127.0.0.1:{follower.port}")
-    with slots.create(conninfo.replication_conninfo(database.url), name, temporary=True) as made:
-        return standby.take(made, database.url, url, [PUBLICATION, "not_there"], lambda _: None)
+def take(database: Database, follower: EmbeddedPostgres, user: str = "postgres") -> standby.Taken:
+    own = database.server.url(database.name, user=user)
+    url = conninfo.overlaid(own, f"postgresql://127.0.0.1:{follower.port}")
+    with slots.create(conninfo.replication_conninfo(own), "copying", temporary=True) as made:
+        return standby.take(made, own, url, [PUBLICATION, "not_there"], lambda _: None)
 
 
 def test_it_shows_what_committed_before_its_lsn_under_load(shop: Database, follower: EmbeddedPostgres) -> None:
@@ -138,6 +139,25 @@ def test_it_shows_what_committed_before_its_lsn_under_load(shop: Database, follo
     for at, ids in shown:
         expected = set().union(*(mine for commit_lsn, mine in stream if commit_lsn < at))
         assert ids == expected, (lsn.render(at), ids ^ expected)
+
+
+def test_a_role_needs_no_more_than_it_has_for_the_stream(
+    shop: Database, primary: EmbeddedPostgres, follower: EmbeddedPostgres
+) -> None:
+    shop.execute("CREATE ROLE copier LOGIN REPLICATION")
+    shop.execute("GRANT SELECT ON log TO copier")
+    shop.execute("INSERT INTO log (n) VALUES (1)")
+    catch_up(primary, follower)
+    with take(Database(primary, shop.name), follower, user="copier").snapshot as taken:
+        assert len(seen(shop, taken)) == 1
+
+
+def test_a_slot_that_is_gone_meanwhile_is_not_the_sources(shop: Database) -> None:
+    with slots.create(conninfo.replication_conninfo(shop.url), "kept") as made:
+        shop.execute("SELECT pg_drop_replication_slot('kept')")
+        with pytest.raises(SourceError) as caught:
+            made.commits([PUBLICATION], 0, made.consistent_point)
+        assert not isinstance(caught.value, SlotLost)
 
 
 def test_an_idle_primary_keeps_nobody_waiting(shop: Database, follower: EmbeddedPostgres) -> None:
