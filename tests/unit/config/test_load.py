@@ -151,6 +151,22 @@ def test_a_password_comes_from_a_file_and_may_change(tmp_path: Path) -> None:
     assert url.get() == "postgresql://repl:second@eu1/shop"
 
 
+@pytest.mark.parametrize("place", ["from: ", "servers: {'eu1:5432': {from: "])
+def test_the_url_of_a_standby_is_secret_and_read_anew_as_any_other(tmp_path: Path, place: str) -> None:
+    (tmp_path / "pw").write_text("first/1")
+    said = f"{place}'postgresql://repl:${{file:{tmp_path}/pw}}@standby'{'}}' if 'servers' in place else ''}"
+    result = loaded(tmp_path, f"copy: {{{said}}}\n{SHOP}")
+    url = result.config.copy.of("eu1:5432").copied_from
+    assert url is not None
+    assert url.get() == "postgresql://repl:first%2F1@standby"
+    assert "first/1" in result.secrets
+    assert "first" not in f"{result.config!r} {result.config.model_dump_json()}"
+    (tmp_path / "pw").write_text("second/2")
+    assert url.get() == "postgresql://repl:second%2F2@standby"
+    by_name = loaded(tmp_path, SHOP, {"KUVASZ_COPY__FROM": "postgresql://standby"})
+    assert by_name.config.copy.of("eu1:5432").copied_from is not None
+
+
 def test_a_file_that_is_missing_is_told_with_its_place(tmp_path: Path) -> None:
     text = SHOP.replace("geheim", "${file:/run/secrets/none}")
     assert refusal(tmp_path, text) == (
