@@ -268,3 +268,16 @@ def test_what_fails_behind_the_commit_takes_no_row_back(world: LocalWorld, monke
         with pytest.raises(TableError, match="the index cannot follow"):
             one.result()
     assert len(world.rows()) == 3, "it was made"
+
+
+def test_nothing_is_put_in_the_place_of_rows(world: LocalWorld) -> None:
+    world.copy("eu", (1, None, None), lsn=2000)
+    before = world.rows()
+    world.lake.forget("shop.items", "eu")
+    skip = SourcePosition(lsn=3000, system_id="7001", is_skip=True)
+    with pytest.raises(TableError, match="the lake has rows of it, which nothing would replace") as caught:
+        world.lake.copy(feed("eu"), ITEMS, [], skip, lambda *_: None)
+    assert caught.value.hint == "take `initial: skip` out of the map: it is copied then"
+    assert world.rows() == before
+    world.copy("eu", (2, None, None), lsn=4000)
+    assert {key for sid, key in world.rows() if sid == "eu"} == {2}
