@@ -168,7 +168,10 @@ def test_a_copy_that_recovery_ends_and_a_standby_that_is_away_are_tried_again(
     settings = {"hot_standby_feedback": "off", "max_standby_streaming_delay": "0"}
     config = with_copy(lake_folder, shop, tables, **copy)
     with standby_settings(follower, settings), Pipeline(config, lake_folder) as pipeline:
-        wait_until(lambda: pipeline.states().get(("shop", "shop.items")) is State.COPYING, "it is being copied")
+        wait_until(
+            lambda: pipeline.states().get(("shop", "shop.items")) is State.COPYING,
+            lambda: f"it is being copied: {pipeline.states()} {pipeline.errors()} {told(caplog)}",
+        )
         for name in tables:
             shop.execute(f"UPDATE {name} SET n = 1")
         with shop.connect(autocommit=True) as session:
