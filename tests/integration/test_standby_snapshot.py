@@ -14,7 +14,7 @@ from kuvasz import lsn
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SlotLost, SourceError, SourceRefused
 from kuvasz.source import conninfo, slots, standby
-from tests.support.postgres import Database, Server, create_database
+from tests.support.postgres import Database, Server, create_database, drop_database
 from tests.support.standby import catch_up, make_standby, new_folder
 from tests.support.waiting import wait_until
 
@@ -49,13 +49,14 @@ def follower(primary: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-def shop(primary: EmbeddedPostgres, follower: EmbeddedPostgres) -> Database:
+def shop(primary: EmbeddedPostgres, follower: EmbeddedPostgres) -> Iterator[Database]:
     database = create_database(primary)
     database.execute("CREATE TABLE log (id bigserial PRIMARY KEY, n int)")
     database.execute("CREATE TABLE unmapped (n int)")
     database.execute(f"CREATE PUBLICATION {PUBLICATION} FOR TABLE log")
     catch_up(primary, follower)
-    return database
+    yield database
+    drop_database(database)
 
 
 class Writers:
