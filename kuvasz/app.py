@@ -116,7 +116,7 @@ class App:
         return Worker(
             number,
             self.lake,
-            target_of=targets.find,
+            targets_of=targets.find,
             progress=self.progress,
             budget=self.budget,
             states=self.states,

@@ -108,6 +108,8 @@ class _MappedFeed:
     @property
     def place(self) -> Path:
         """Where the target is named, if it is."""
+        if self.table.route is not None:
+            return (*self.path, "route")
         return self.path if self.table.target is None else (*self.path, "target")
 
 
@@ -248,10 +250,39 @@ def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
         first.setdefault(name, key)
         yield from _table(table, place)
         yield from _pattern(key, table, place)
+        yield from _route(group, table, place)
+
+
+#: What goes with one target alone: what each of several has is that of its own rows.
+_NOT_ROUTED = ("target", "partitions_regex", "location", "column_list")
+
+
+def _route(group: DatabaseConfig, table: TableConfig, path: Path) -> Iterator[Problem]:
+    if (route := table.route) is None:
+        return
+    for option in _NOT_ROUTED:
+        if getattr(table, option):
+            message = "cannot be given together with route, which has several targets"
+            yield Problem(path=(*path, option), message=message, is_key=True)
+    if any(url.schemas is not None for url in group.urls):
+        message = "cannot be given with schemas of a url: the tables of a schema each go into one target"
+        yield Problem(path=(*path, "route"), message=message, is_key=True)
+    if not route.allow:
+        yield Problem(path=(*path, "route", "allow"), message="must name at least one value")
+    if is_one := route.target_of("a") == route.target_of("b"):
+        message = f"must have the value in it, as {{{route.by.strip('`')}}} or {{value}}: else all are one target"
+        yield Problem(path=(*path, "route", "to"), message=message)
+    known = {route.rest}
+    for number, value in enumerate(route.allow):
+        target = route.target_of(names.plain_text(value))
+        if target in known and not is_one:
+            message = f"{value!r} would have the target {target}, which other values have: leave it out"
+            yield Problem(path=(*path, "route", "allow", number), message=message)
+        known.add(target)
 
 
 #: What can only be one table's.
-_OF_ONE = ("partitions_regex", "location")
+_OF_ONE = ("partitions_regex", "location", "route")
 
 
 def _pattern(key: str, table: TableConfig, path: Path) -> Iterator[Problem]:
@@ -483,7 +514,7 @@ def _sid_key(url: UrlConfig) -> tuple[str, ...]:
 def _targets(config: Config) -> Iterator[Problem]:
     feeds: _Feeds = {}
     for number, group in enumerate(config.databases):
-        for key, table in group.entries.items():
+        for key, table in sources.entries_of(group):
             path: Path = ("databases", number, "tables", key)
             feed = _MappedFeed(path=path, key=key, table=table, group=group, number=number)
             try:
@@ -588,7 +619,7 @@ def _one_table_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Probl
     first: dict[int, _MappedFeed] = {}
     for feed in feeds:
         other = first.setdefault(feed.number, feed)
-        if other is not feed:
+        if other.path != feed.path:  # `_route` tells what is of one entry
             message = (
                 f"the target {identifier} is that of {other.key!r} already: give one of them another name with"
                 " 'target', or join them with 'partitions_regex'"
@@ -603,9 +634,20 @@ def _one_shape(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:
                 path = (*feed.path, option) if option in feed.table.model_fields_set else feed.path
                 where = f"databases[{feeds[0].number}]"
                 yield Problem(path=path, message=f"{option} of the target {identifier} is not the same in {where}")
+        if _together(feed) != _together(feeds[0]):
+            message = (
+                f"the target {identifier} is none of this route's in databases[{feeds[0].number}]: both need a route"
+                " with the same `to`"
+            )
+            yield Problem(path=feed.place, message=message, is_key=True)
         if (feed.table.partitions_regex is None) != (feeds[0].table.partitions_regex is None):
             message = f"databases[{feeds[0].number}] feeds the target {identifier} too: both need partitions_regex"
             yield Problem(path=feed.path, message=message, is_key=True)
+
+
+def _together(feed: _MappedFeed) -> str | None:
+    """Return which targets have one worker, which each target has to have for all that feed it."""
+    return None if feed.table.route is None else feed.table.route.to
 
 
 def _locations(feeds: _Feeds, warehouse: str) -> Iterator[Problem]:

@@ -265,6 +265,16 @@ def _target(value: str) -> str:
     return value
 
 
+def _route_value(value: object) -> object:
+    if isinstance(value, bool | int):
+        return value
+    text = _text(value)
+    if not isinstance(text, str) or not re.fullmatch(r"[^'\\/`\x00-\x1f]+", text) or not text.strip():
+        msg = f"must be a text without quotes, slashes and line breaks, a whole number, true or false, not {value!r}"
+        raise ValueError(msg)
+    return text
+
+
 def _namespace(value: str) -> str:
     if any(re.fullmatch(r"[^\s./\\`\"'][^./\\`\"']*", part) is None for part in value.split(".")):
         msg = f"must be names separated by dots, without / \\ ` and quotes, not {value!r}"
@@ -439,6 +449,11 @@ Mask: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"enum": ["hmac", "redact"]}, {"type": "string", "pattern": "^hmac:"}, _REFERENCE]}),
 ]
 Target: TypeAlias = Annotated[str, AfterValidator(_target)]
+RouteValue: TypeAlias = Annotated[
+    bool | int | str,
+    BeforeValidator(_route_value),
+    WithJsonSchema({"type": ["string", "integer", "boolean"]}),
+]
 Namespace: TypeAlias = Annotated[str, AfterValidator(_namespace)]
 OffOrNamespace: TypeAlias = Annotated[Namespace | None, BeforeValidator(_off)]
 Catalog: TypeAlias = Annotated[str, AfterValidator(_catalog)]

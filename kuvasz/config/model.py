@@ -828,6 +828,39 @@ class TableMaintenanceConfig(Section):
         return self.model_dump(exclude_none=True, exclude={"enabled"}) | ({} if self.enabled else {"enabled": False})
 
 
+class RouteConfig(Section):
+    """How the rows of one source table go to several targets."""
+
+    by: kinds.Text
+    """The column whose value says where a row goes; or a Spark SQL expression over the source's columns."""
+
+    to: kinds.Target
+    """The targets; `{kind}` stands for the value of a column `kind`, `{value}` for that of whatever `by` is."""
+
+    allow: tuple[kinds.RouteValue, ...]
+    """The values that have a target of their own, each as the column has it: texts, whole numbers, true and false."""
+
+    rest: kinds.Target
+    """The target of all other rows, and of those without a value."""
+
+    def target_of(self, value: str) -> str:
+        """Return the target of a value, as a map would name it."""
+        plain = value.replace(".", "_").replace('"', "_")  # which would make another name of it
+        return self.to.replace(f"{{{self.by.strip('`')}}}", plain).replace("{value}", plain)
+
+    @property
+    def entries(self) -> tuple[tuple[str, str], ...]:
+        """Each target with the condition, in Spark SQL, that rows fulfil which go there."""
+        known = ", ".join(names.sql_literal(value) for value in self.allow)
+        mine = ((names.plain_text(one), names.sql_literal(one)) for one in self.allow)
+        routes = ((self.target_of(text), f"{self._by} = {literal}") for text, literal in mine)
+        return (*routes, (self.rest, f"{self._by} IS NULL OR {self._by} NOT IN ({known})"))
+
+    @property
+    def _by(self) -> str:
+        return self.by if names.is_word(self.by) else f"({self.by})"
+
+
 class TableConfig(Section):
     """What becomes of one source table.
 
@@ -849,6 +882,10 @@ class TableConfig(Section):
     target: kinds.Target | None = None
     """The table in the lake, `name` or `namespace.name`; the source table's own name in `lake.namespace` by
     default. Of a pattern's tables `{schema}` and `{table}` stand for the names at the source."""
+
+    route: RouteConfig | None = None
+    """The table's rows go to several targets by a value: `{by: kind, to: "events_{kind}", allow: [click, view], rest:
+    events_other}`. An UPDATE that changes the value moves the row. All else that is said goes for each target."""
 
     excepted: tuple[kinds.Text, ...] = Field(default=(), alias="except")
     """With a pattern as the table's name (`"public.*"`): tables that it does not take in, names or patterns."""
@@ -936,6 +973,11 @@ class TableConfig(Section):
 
     decimals: dict[str, kinds.DecimalType] = Field(default_factory=dict)
     """The same as `types`, for `decimal(p,s)` alone."""
+
+    def routed(self, target: str, condition: str) -> TableConfig:
+        """Return what is said of one of the targets that `route` has."""
+        mine = condition if self.filter is None else f"({self.filter}) AND ({condition})"
+        return self.model_copy(update={"target": target, "filter": mine, "location": None})
 
     @property
     def table_location(self) -> str | None:

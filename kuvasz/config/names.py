@@ -69,6 +69,21 @@ def means(text: str, table: TableName) -> bool:
     )
 
 
+def is_word(text: str) -> bool:
+    """Say whether an expression is the name of a column and nothing else, in backquotes or without."""
+    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*|`[^`]+`", text) is not None
+
+
+def plain_text(value: bool | int | str) -> str:  # noqa: FBT001 (a value of YAML)
+    """Return the text of a value that a map has, as PostgreSQL and Spark write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def sql_literal(value: bool | int | str) -> str:  # noqa: FBT001 (a value of YAML)
+    """Return a value that a map has as a literal of SQL; a text has no quote and no backslash."""
+    return f"'{value}'" if isinstance(value, str) else plain_text(value)
+
+
 def is_whole_match(regex: str, name: str) -> bool:
     """Say whether a regular expression of a map takes a name in."""
     return re.fullmatch(regex, name) is not None

@@ -19,6 +19,7 @@ from kuvasz.config.model import (
     Config,
     CopyLimits,
     DatabaseConfig,
+    RouteConfig,
     Section,
     TableConfig,
     TableMaintenanceConfig,
@@ -46,6 +47,7 @@ TABLES: dict[str, type[Section]] = {
     "a url": UrlConfig,
     "a table": TableConfig,
     "a table's maintenance": TableMaintenanceConfig,
+    "a table's route": RouteConfig,
 }
 
 
@@ -89,6 +91,7 @@ _NAMES: dict[object, str] = {
     str: "text", int: "whole number", bool: "`true` \\| `false`",
     SecretText: "text", TokenConfig: "token", WebhookConfig: "webhook", TlsConfig: "certificate",
     SecretUrl: "url", UrlConfig: "url", DatabaseConfig: "database", TableMaintenanceConfig: "mapping, or `off`",
+    RouteConfig: "mapping",
 }  # fmt: skip
 
 

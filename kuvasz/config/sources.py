@@ -54,7 +54,18 @@ class SourceTableSpec:
         """What its target is routed to its worker by: one worker has what changes in one commit, or at one pace."""
         if self.config.commit_interval is not None:
             return _pace(self.config.commit_interval)
-        return self.identifier if self.group is None else self.group
+        if self.group is not None:
+            return self.group
+        return self.identifier if self.route is None else f"\0route {self.route}"  # what no target is called
+
+    @property
+    def route(self) -> str | None:
+        """What the targets of its table are called together, where those are several (`TableConfig.route`)."""
+        return None if self.config.route is None else self.config.route.to
+
+    def is_beside(self, other: SourceTableSpec) -> bool:
+        """Whether two entries of one source are routes of one table, so that each has all of its changes."""
+        return self.route is not None and self.route == other.route and self.identifier != other.identifier
 
     @property
     def key(self) -> str:
@@ -138,10 +149,14 @@ class Source:
 
     def find(self, table: TableName) -> SourceTableSpec | None:
         """Return the entry that a source table belongs to: its own, else the first whose regex takes it in."""
-        for spec in self.tables:
-            if spec.table == table and spec.schemas is None:
-                return spec
-        return next((spec for spec in self.tables if spec.collapses(table)), None)
+        return next(iter(self.find_all(table)), None)
+
+    def find_all(self, table: TableName) -> tuple[SourceTableSpec, ...]:
+        """Return the same; of a table with routes, all of them."""
+        named = tuple(spec for spec in self.tables if spec.table == table and spec.schemas is None)
+        if named:
+            return tuple(spec for spec in named if spec is named[0] or spec.is_beside(named[0]))
+        return next(((spec,) for spec in self.tables if spec.collapses(table)), ())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +190,22 @@ def resolve(config: Config) -> tuple[Source, ...]:
     """
     with_sid, found = _targets_with_sid(config), []
     for group in config.databases:
-        entries = [(key, table) for key, table in group.entries.items() if table.enabled]
+        entries = [(key, table) for key, table in entries_of(group) if table.enabled]
         tables = [(key, _spec(config.lake, key, table, with_sid)) for key, table in entries]
         patterns = tuple(names.parse_table(key) for key, table in group.patterns.items() if table.enabled)
         found += [
             _source(group, url, tables, patterns) for url in (group.urls if tables or patterns else ())
         ]  # fmt: skip
     return tuple(found)
+
+
+def entries_of(group: DatabaseConfig) -> list[tuple[str, TableConfig]]:
+    """Return the entries of a group's tables with their keys; one with `route` stands there once for each target."""
+    return [
+        (key, one)
+        for key, table in group.entries.items()
+        for one in ([table] if table.route is None else (table.routed(*entry) for entry in table.route.entries))
+    ]
 
 
 def _source(
@@ -276,11 +300,13 @@ def _in_url(url: str) -> set[str]:
 def target_name(lake: LakeConfig, key: str, table: TableConfig) -> tuple[str, str]:
     """Return namespace and name of a table's target.
 
-    The name is the source table's own. A dot in it becomes ``_``, because dots separate namespaces in the lake.
+    The name is the source table's own, or what its routes are called together. A dot in it becomes ``_``, because
+    dots separate namespaces in the lake.
     """
-    if table.target is None:
+    target = table.target if table.route is None else table.target or table.route.to
+    if target is None:
         return lake.namespace, names.parse_table(key).name.replace(".", "_")
-    *namespace, name = names.split_name(table.target)
+    *namespace, name = names.split_name(target)
     return ".".join(namespace) or lake.namespace, name.replace(".", "_")
 
 
@@ -293,7 +319,7 @@ def _targets_with_sid(config: Config) -> frozenset[tuple[str, str]]:
 
 
 def _targets_of(lake: LakeConfig, group: DatabaseConfig) -> set[tuple[str, str]]:
-    return {target_name(lake, key, table) for key, table in group.entries.items()}
+    return {target_name(lake, key, table) for key, table in entries_of(group)}
 
 
 def _spec(lake: LakeConfig, key: str, table: TableConfig, with_sid: frozenset[tuple[str, str]]) -> SourceTableSpec:

@@ -9,6 +9,7 @@ from kuvasz.config.model import (
     SECTIONS,
     Config,
     DatabaseConfig,
+    RouteConfig,
     Section,
     TableConfig,
     TableMaintenanceConfig,
@@ -108,6 +109,8 @@ def _in_database(path: Path) -> type[Section] | None:
             return TableConfig
         case ("tables", str(), "maintenance"):
             return TableMaintenanceConfig
+        case ("tables", str(), "route"):
+            return RouteConfig
     return None
 
 
@@ -131,6 +134,7 @@ def _homes() -> Mapping[str, type[Section]]:
         "an entry of server.tokens": TokenConfig,
         "an entry of notify": WebhookConfig,
         "maintenance of a table": TableMaintenanceConfig,
+        "route of a table": RouteConfig,
     }
 
 

@@ -56,7 +56,7 @@ class Parts:
     def of(cls, context: SourceContext) -> Parts:
         """Return the parts of a source that begins."""
         approvals, record = context.approvals, context.shared.state.record(context.source.name)
-        looks = LastLooks(context.source_tables, context.target_of)
+        looks = LastLooks(context.source_tables, context.targets_of)
         notes, members = PartitionNotes(context), MemberWatch(context)
         context.pasts.whenever_given_up(lambda _: looks.distrust())
         watch = SchemaWatch(context, looks, approvals)

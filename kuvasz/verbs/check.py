@@ -263,7 +263,7 @@ def _source(config: Config, source: Source, place_of: PlaceOf, alone: Collection
     try:
         source, empty = _with_members(source)
         mapped, source = source, _with_names(config, source)
-        tables = [spec.table for spec in source.tables]
+        tables = list(dict.fromkeys(spec.table for spec in source.tables))  # one with routes stands there for each
         inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
         return [
             *check_source(
@@ -318,7 +318,7 @@ def _map(source: Source, place_of: PlaceOf, alone: Collection[str]) -> list[Find
             source=source.object_name, check="map", value=f"{at(spec, unfit.option)}{unfit.why}",
             needed="options that fit the table", ok=False, table=spec.table, fix=unfit.hint or "",
         )
-        for spec in source.tables
+        for spec in _of_each_table(source)
         if (unfit := eligibility.why_unmapped(spec, loaded.get(spec.table))) is not None
     ]  # fmt: skip
     unmade = [
@@ -327,6 +327,11 @@ def _map(source: Source, place_of: PlaceOf, alone: Collection[str]) -> list[Find
         if (error := _why_unmade(source, spec, loaded.get(spec.table), alone)) is not None
     ]
     return [*unfit, *unmade, *_caveats(source, loaded)]
+
+
+def _of_each_table(source: Source) -> list[SourceTableSpec]:
+    """Return an entry of each table: routes of one say the same of it."""
+    return list({spec.table: spec for spec in source.tables}.values())
 
 
 def _why_unmade(
@@ -363,7 +368,7 @@ def _caveats(source: Source, loaded: Mapping[TableName, SourceTable]) -> list[Fi
             source=source.object_name, check=one.check, value=one.found, needed=one.needed, ok=False,
             severity=Severity.ADVICE, table=spec.table, fix=one.hint,
         )
-        for spec in source.tables
+        for spec in _of_each_table(source)
         for one in caveats.of(spec, loaded.get(spec.table), [source])
     ]  # fmt: skip
 

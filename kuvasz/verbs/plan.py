@@ -136,13 +136,13 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
             tables = [
                 _with_warnings(table, spec, source, found) for table, spec in zip(tables, source.tables, strict=True)
             ]
-            usable = [
-                column_lists.published(spec, found[spec.table], connection.info.server_version)
+            usable = {
+                spec.table: column_lists.published(spec, found[spec.table], connection.info.server_version)
                 for spec, one in zip(source.tables, tables, strict=True)
                 if one.action != "error"
-            ]
+            }
             plan = dataclasses.replace(plan, tables=tuple(tables))
-            plan = dataclasses.replace(plan, statements=_publications(connection, plan.slot, usable))
+            plan = dataclasses.replace(plan, statements=_publications(connection, plan.slot, list(usable.values())))
             state = slots.describe(connection, plan.slot)
         plan = _with_slot(plan, source, state, lake)
         return _with_refusals(plan, _refusals(url, source))
@@ -225,7 +225,7 @@ def _publications(
 
 def _refusals(url: str, source: Source) -> list[Finding]:
     """Return what the pre-flight finds that would stop a start, but for what a plan finds itself."""
-    tables = [spec.table for spec in source.tables]
+    tables = list(dict.fromkeys(spec.table for spec in source.tables))  # one with routes stands there for each
     inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
     found = check_source(
         url, source.database, source.sid, tables, inserts_do=inserts_do, as_published=column_lists.of_source(source),

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from kuvasz.model import Delivery
 from kuvasz.worker.flush import FlushPolicy, Waiting
-from kuvasz.worker.gather import TargetOf
+from kuvasz.worker.gather import TargetsOf
 from kuvasz.worker.shares import portion
 
 
@@ -18,14 +18,14 @@ class Backlog:
     Args:
         policy: When to begin a mini-transaction, and how large.
         changed: Told of every delivery.
-        target_of: Finds the target of a relation. Commits are counted by targets: the tables of many sources, schemas
-            or partitions are one commit where they feed one target.
+        targets_of: Finds the targets of a relation. Commits are counted by targets: the tables of many sources,
+            schemas or partitions are one commit where they feed one target.
     """
 
-    def __init__(self, policy: FlushPolicy, changed: threading.Condition, target_of: TargetOf) -> None:
+    def __init__(self, policy: FlushPolicy, changed: threading.Condition, targets_of: TargetsOf) -> None:
         self._policy = policy
         self._changed = changed
-        self._target_of = target_of
+        self._targets_of = targets_of
         self._waiting: list[Delivery] = []
         self._bytes = 0
         self._since = 0.0  #: when the first of it came
@@ -109,8 +109,7 @@ class Backlog:
             relation = change.relation
             if (source, relation.oid) not in self._seen:
                 self._seen.add((source, relation.oid))
-                if (found := self._target_of(source, relation)) is not None:
-                    self._dirty.add(found[0])
+                self._dirty.update(target for target, _ in self._targets_of(source, relation))
 
 
 __all__ = ["Backlog"]

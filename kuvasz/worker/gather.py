@@ -13,8 +13,8 @@ from kuvasz.ports import TableWork
 from kuvasz.route import parts
 from kuvasz.tracing.mini_transaction import Times
 
-#: (source, relation) -> target, and the name it knows the relation's source by; None if the map has no target.
-TargetOf = Callable[[str, Relation], tuple[str, str] | None]
+#: (source, relation) -> its targets, each with the name it knows the relation's source by: none if the map has none.
+TargetsOf = Callable[[str, Relation], Iterable[tuple[str, str]]]
 
 #: (target, source, epoch) -> whether changes that came with this connection are to be applied now.
 IsActive = Callable[[str, str, int], bool]
@@ -123,7 +123,7 @@ class Gatherer:
         self._parked_open: dict[str, dict[str, int]] = {}  # the same of targets, in their parking logs
         self._replayed_open: dict[tuple[str, str], int] = {}  # (target, source) -> number of the replay
 
-    def gather(self, deliveries: Iterable[Delivery], target_of: TargetOf, is_active: IsActive) -> Gathered:
+    def gather(self, deliveries: Iterable[Delivery], targets_of: TargetsOf, is_active: IsActive) -> Gathered:
         """Sort deliveries by target.
 
         Whether a target follows a source is asked once: were it paused in between, its position would pass the
@@ -146,7 +146,7 @@ class Gatherer:
                 self._parked_open.pop(source, None)
                 # All that this mini-transaction already took of the source comes again: nothing of it is durable.
                 batch.restart(source, self._open.pop(source, {}))
-            self._take(batch, delivery, target_of, asked)
+            self._take(batch, delivery, targets_of, asked)
         works = [
             TableWork(
                 target=target,
@@ -162,24 +162,25 @@ class Gatherer:
             to_park=tuple(batch.to_park), replays=tuple(batch.replays),
         )  # fmt: skip
 
-    def _take(self, batch: _Gathering, delivery: Delivery, target_of: TargetOf, asked: IsActive) -> None:
+    def _take(self, batch: _Gathering, delivery: Delivery, targets_of: TargetsOf, asked: IsActive) -> None:
         source = delivery.source
         targets = self._ended(batch, delivery)
         parked: dict[str, list[Segment | Truncation]] = {}
-        for change in delivery.changes:
-            found = target_of(source, change.relation)
-            if found is None:
-                continue
-            target, name = found
+        routed = (
+            (change, target, name)
+            for change in delivery.changes
+            for target, name in targets_of(source, change.relation)
+        )
+        for change, target, name in routed:
             if asked(target, name, delivery.epoch):
-                targets.add(found)
+                targets.add((target, name))
                 # The reader went back to what is confirmed: what the log brought comes again. The lake, which knows
                 # of such rows by its position, cannot tell while both are in one mini-transaction.
                 floor = batch.parked_through(target, name)
                 left = parts.newer(change, floor - 1) if floor else change
                 if left is not None:
                     if open_lsn := parts.open_lsn(left):
-                        self._open.setdefault(source, {})[found] = open_lsn
+                        self._open.setdefault(source, {})[target, name] = open_lsn
                     taken_as = left if name == source else dataclasses.replace(left, source=name)
                     batch.changes.setdefault(target, []).append(taken_as)
             elif self._parks(target, name, delivery.epoch):

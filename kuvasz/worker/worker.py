@@ -22,7 +22,7 @@ from kuvasz.tracing.mini_transaction import OnDurable
 from kuvasz.worker.backlog import Backlog
 from kuvasz.worker.commit_loop import CommitLoop
 from kuvasz.worker.flush import FlushPolicy
-from kuvasz.worker.gather import Gatherer, TargetOf
+from kuvasz.worker.gather import Gatherer, TargetsOf
 from kuvasz.worker.handover import Handover
 from kuvasz.worker.outcomes import OnFailure, OnReceipt, Outcomes
 from kuvasz.worker.signals import Signals
@@ -38,7 +38,7 @@ class Worker:
     Args:
         number: Its place among the workers.
         lake: Where changes go.
-        target_of: Finds the target of a relation; see `TargetOf`.
+        targets_of: Finds the targets of a relation; see `TargetsOf`.
         progress: Told what is durable.
         budget: Told which bytes are no longer waiting.
         states: Told about failures, asked which tables are active.
@@ -54,7 +54,7 @@ class Worker:
         number: int,
         lake: Lake,
         *,
-        target_of: TargetOf,
+        targets_of: TargetsOf,
         progress: Progress,
         budget: Budget,
         states: TableStates,
@@ -66,10 +66,10 @@ class Worker:
     ) -> None:
         self._number = number
         self._signals = signals = Signals()
-        self._backlog = Backlog(policy, signals.changed, target_of)
+        self._backlog = Backlog(policy, signals.changed, targets_of)
         self._under_way = UnderWay()
         handover = Handover()
-        gather = functools.partial(_gatherer(states, lot).gather, target_of=target_of, is_active=states.is_active)
+        gather = functools.partial(_gatherer(states, lot).gather, targets_of=targets_of, is_active=states.is_active)
         writing = WriteLoop(number, lake, gather, lot, signals, is_traced=on_durable is not None)
         outcomes = Outcomes(states, progress, lot, on_failure=on_failure, on_receipt=on_receipt)
         self._outcomes = outcomes

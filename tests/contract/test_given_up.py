@@ -75,7 +75,7 @@ def test_what_another_source_sends_meanwhile_is_not_confirmed(
         progress.restarted(name, 1)
     lake = Lake(table)
     worker = Worker(
-        0, lake, target_of=lambda source, _: (TARGET, source), progress=progress, budget=budget, states=states,
+        0, lake, targets_of=lambda source, _: [(TARGET, source)], progress=progress, budget=budget, states=states,
         policy=FlushPolicy(interval_s=0.0, bytes=1), on_failure=lambda _: None, on_receipt=lambda _: None,
     )  # fmt: skip
     senders = {name: Sender(name) for name in SOURCES}

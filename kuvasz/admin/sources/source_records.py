@@ -61,7 +61,7 @@ def with_tables(record: SourceRecord, config: Config, status: Mapping[str, Any] 
         tables = [
             {"table": key, "target": ".".join(sources.target_name(config.lake, key, table)), "state": None}
             for group in groups
-            for key, table in group.entries.items()
+            for key, table in sources.entries_of(group)
             if group.found is None or group.found.has(key, record["source"])
         ]
     return {**record, "table_list": tables}
@@ -81,7 +81,7 @@ def _record(one: MappedUrl, said: Mapping[str, Any] | None, tenants: Sequence[Ma
         "error": None if said is None else said["error"],
         "lag_seconds": None if said is None else said["lag_seconds"],
         "retained_bytes": None if slot is None else slot["retained_bytes"],
-        "tables": len(one.group.entries) if said is None else len(tables),
+        "tables": len(sources.entries_of(one.group)) if said is None else len(tables),
         "states": dict(collections.Counter(table["state"] for table in tables)),
         "tenants": list(tenants),
     }

@@ -93,8 +93,9 @@ class Publications:
             if spec.key not in keys and self._source_tables.is_streaming(spec):
                 self._troubles.interrupt(spec)
         version = connection.info.server_version if any(spec.config.column_list for spec, _ in usable) else 0
-        full = [published(spec, table, version) for spec, table in usable if not keyless.has_only_inserts(table)]
-        partial = [published(spec, table, version) for spec, table in usable if keyless.has_only_inserts(table)]
+        once = {table.relation.oid: (spec, table) for spec, table in usable}.values()  # a table with routes is one
+        full = [published(spec, table, version) for spec, table in once if not keyless.has_only_inserts(table)]
+        partial = [published(spec, table, version) for spec, table in once if keyless.has_only_inserts(table)]
         self._refuse(connection, full, partial)
         done = self._fit(connection, self.name, full)
         self._relist(connection, done, looked_at)
@@ -163,13 +164,14 @@ class Publications:
         """Return how tables are published now, by their keys; those that are not are left out."""
         found: dict[str, membership.Membership] = {}
         for name, is_partial in ((self.name, False), (self.inserts_name, True)):
-            mine = {
-                table.relation.oid: spec.key
+            mine = [
+                (spec.key, table.relation.oid)
                 for spec, table in tables
                 if keyless.has_only_inserts(table) is is_partial
-            }
-            members = membership.load(connection, name, mine, [self.name, self.inserts_name])
-            found |= {mine[oid]: member for oid, member in members.items()}
+            ]
+            oids = {oid for _, oid in mine}  # routes of a table have one
+            members = membership.load(connection, name, oids, [self.name, self.inserts_name])
+            found |= {key: members[oid] for key, oid in mine if oid in members}
         return found
 
     def _interrupted(

@@ -109,10 +109,9 @@ class SourceContext:
         """The permits to wait for a snapshot at the source's server."""
         return self.shared.threads.snapshots(self.servers)
 
-    def target_of(self, relation: Relation) -> str | None:
-        """Return the target that the changes of a relation go to; None: to none."""
-        found = self.shared.routes.find(self.source.name, relation)
-        return None if found is None else found[0]
+    def targets_of(self, relation: Relation) -> list[str]:
+        """Return the targets that the changes of a relation go to."""
+        return [target for target, _ in self.shared.routes.find(self.source.name, relation)]
 
     async def resume(self, target: str, name: str) -> None:
         """Have the failure of a target behind it: its own for all of its sources, or that of one.

@@ -9,7 +9,7 @@ looked up at each request, and `log.level` is set anew.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kuvasz.config import check, names, problem, sources
@@ -132,14 +132,14 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
         after: As it is to.
         has_ended: Whether it is to be begun again in any case.
     """
-    old, new = ({spec.table: spec for spec in source.tables} for source in (before, after))
+    old, new = (_entries(source) for source in (before, after))
     own = ("database", "url", "on_slot_lost", "origin")
     options = [name for name in own if getattr(before, name) != getattr(after, name)]
     if _collapses(old) != _collapses(new) and set(_collapses(old)) == set(_collapses(new)):
         options.append("order of partitions_regex")  # a table belongs to the first that takes it in
     if before.patterns != after.patterns:
         options.append("patterns")
-    if {spec.schemas for spec in old.values()} != {spec.schemas for spec in new.values()}:
+    if {spec.schemas for spec in before.tables} != {spec.schemas for spec in after.tables}:
         options.append("schemas")
     found = SourceDifference(
         source=after,
@@ -181,6 +181,7 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "maintenance": spec.config.maintenance,
         "commit_interval": spec.config.commit_interval,
         "partitions_regex": spec.config.partitions_regex is not None,
+        "route": spec.route,
         "the column sid": spec.has_sid,
         "consistency": spec.group,
     }
@@ -212,8 +213,16 @@ def refuse_relabelled(mapped: Iterable[Source], sids: Mapping[str, str | None]) 
         raise ConfigError("; ".join(told), hint=_ANOTHER_NAME)
 
 
-def _collapses(specs: Mapping[TableName, SourceTableSpec]) -> list[TableName]:
-    return [table for table, spec in specs.items() if spec.is_collapse]
+def _entries(source: Source) -> dict[TableName, tuple[SourceTableSpec, ...]]:
+    """Return the entries of each table: several, where it has routes."""
+    found: dict[TableName, tuple[SourceTableSpec, ...]] = {}
+    for spec in source.tables:
+        found[spec.table] = (*found.get(spec.table, ()), spec)
+    return found
+
+
+def _collapses(specs: Mapping[TableName, Sequence[SourceTableSpec]]) -> list[TableName]:
+    return [table for table, (spec, *_routes) in specs.items() if spec.is_collapse]
 
 
 def _redefined(mapped: Iterable[Source], defined: Mapping[str, Mapping[str, object]]) -> Iterator[str]:

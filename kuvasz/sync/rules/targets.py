@@ -1,4 +1,4 @@
-"""Which target a relation feeds, and which worker serves it. Implements `kuvasz.ports.Routes`."""
+"""Which targets a relation feeds, and which worker serves it. Implements `kuvasz.ports.Routes`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kuvasz.route.hashing import owner_of
 
 
 class SourceRoutes:
-    """Which target each table of one source feeds.
+    """Which targets each table of one source feeds: one, or those of its routes.
 
     Args:
         source: As the map has it.
@@ -24,51 +24,60 @@ class SourceRoutes:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._specs: dict[TableName, SourceTableSpec | None] = {}
-        self._by_oid: dict[int, SourceTableSpec] = {}
+        self._specs: dict[TableName, tuple[SourceTableSpec, ...]] = {}
+        self._by_oid: dict[int, tuple[SourceTableSpec, ...]] = {}
         self._oids: dict[str, int] = {}  # target -> OID of the table that feeds it
 
     def bind(self, spec: SourceTableSpec, oid: int) -> None:
         """See `Targets.bind`."""
         if not spec.member:
             self._know(spec, oid)
-        self._by_oid[oid] = spec
+        self._by_oid[oid] = (*self._beside(spec, oid), spec)
 
     def claim(self, spec: SourceTableSpec, oid: int) -> None:
         """See `Targets.claim`."""
         self._know(spec, oid)
-        self._by_oid.setdefault(oid, spec)
+        beside = self._beside(spec, oid)
+        if len(beside) == len(self._by_oid.get(oid, ())):
+            self._by_oid[oid] = (*beside, spec)
+
+    def _beside(self, spec: SourceTableSpec, oid: int) -> tuple[SourceTableSpec, ...]:
+        """Return the other routes of a table that have it."""
+        return tuple(one for one in self._by_oid.get(oid, ()) if one.is_beside(spec))
 
     def _know(self, spec: SourceTableSpec, oid: int) -> None:
         before = self._oids.get(spec.identifier)
         self._oids[spec.identifier] = oid
         if before not in {None, oid} and self.is_bound(spec, before):  # else another entry has it by now
-            del self._by_oid[before]
+            self._let_go(spec.identifier, before)
+
+    def _let_go(self, target: str, oid: int) -> None:
+        left = tuple(one for one in self._by_oid.pop(oid, ()) if one.identifier != target)
+        if left:
+            self._by_oid[oid] = left
 
     def unbind(self, target: str, member: str) -> bool:
         """See `Targets.unbind`; returns whether it was bound."""
         oid = names.oid_of(member)
-        bound = self._by_oid.get(oid)
-        is_bound = bound is not None and bound.member == member and bound.identifier == target
+        is_bound = any(one.member == member and one.identifier == target for one in self._by_oid.get(oid, ()))
         if is_bound:
-            del self._by_oid[oid]
+            self._let_go(target, oid)
         return is_bound
 
     def is_bound(self, spec: SourceTableSpec, oid: int) -> bool:
         """See `Targets.is_bound`."""
-        bound = self._by_oid.get(oid)
-        return bound is not None and bound.identifier == spec.identifier
+        return any(one.identifier == spec.identifier for one in self._by_oid.get(oid, ()))
 
-    def spec(self, relation: Relation) -> SourceTableSpec | None:
-        """Return the entry that a relation's changes go to; None: the map has none."""
-        bound = self._by_oid.get(relation.oid)
-        if bound is not None:
+    def specs(self, relation: Relation) -> tuple[SourceTableSpec, ...]:
+        """Return the entries that a relation's changes go to; none: the map has none."""
+        bound = self._by_oid.get(relation.oid, ())
+        if bound and bound[0].route is None:
             return bound
         if relation.table not in self._specs:
-            self._specs[relation.table] = self._source.find(relation.table)
-        named = self._specs[relation.table]
-        is_taken = named is not None and named.identifier in self._oids
-        return None if is_taken else named  # else it has the name of a table that was copied, and is another one
+            self._specs[relation.table] = self._source.find_all(relation.table)
+        # One that is taken has the name of a table that was copied, and is another one.
+        named = [one for one in self._specs[relation.table] if one.identifier not in self._oids]
+        return (*bound, *(one for one in named if not bound or one.is_beside(bound[0])))
 
 
 class Targets:
@@ -129,28 +138,28 @@ class Targets:
         """Whether the changes of the table with this OID go to an entry's target."""
         return self._of[source].is_bound(spec, oid)
 
-    def find(self, source: str, relation: Relation) -> tuple[str, str] | None:
-        """Return the target a relation feeds, and the name it knows the relation's source by; None: the map has none.
+    def find(self, source: str, relation: Relation) -> tuple[tuple[str, str], ...]:
+        """Return the targets a relation feeds, each with the name it knows the relation's source by.
 
         A table is known by its OID, once the lake has its rows, whatever it is called when its changes come.
         """
-        spec = self._spec(source, relation)
-        if spec is None:
-            return None
-        return spec.identifier, names.member_name(source, spec.member_of(relation.table, relation.oid))
+        return tuple(
+            (spec.identifier, names.member_name(source, spec.member_of(relation.table, relation.oid)))
+            for spec in self._specs(source, relation)
+        )
 
     def worker(self, source: str, relation: Relation) -> int | None:
         """See `kuvasz.ports.Routes`."""
-        spec = self._spec(source, relation)
-        return None if spec is None else owner_of(spec.routed_by, self._workers, self._own)
+        specs = self._specs(source, relation)  # one worker has all routes of a table
+        return owner_of(specs[0].routed_by, self._workers, self._own) if specs else None
 
     def worker_of_target(self, target: str) -> int:
         """Return the number of the worker that owns a target."""
         return owner_of(self.routed_by.get(target, target), self._workers, self._own)
 
-    def _spec(self, source: str, relation: Relation) -> SourceTableSpec | None:
+    def _specs(self, source: str, relation: Relation) -> tuple[SourceTableSpec, ...]:
         routes = self._of.get(source)  # a worker may still have something of one that has left the map
-        return None if routes is None else routes.spec(relation)
+        return () if routes is None else routes.specs(relation)
 
 
 def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:

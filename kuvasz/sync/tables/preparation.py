@@ -98,7 +98,8 @@ class Preparation:
             return []
         found = []
         for other in self._source_tables.source.tables:
-            if other.key != spec.key and not other.member and not other.is_collapse:
+            is_other = other.key != spec.key and not other.is_beside(spec)
+            if is_other and not other.member and not other.is_collapse:
                 known = self._lake.notes.columns(other.identifier, self._source_tables.name(other))
                 if known is not None and known.oid == table.relation.oid:
                     found.append(other)

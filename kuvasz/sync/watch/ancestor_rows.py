@@ -8,6 +8,7 @@ stream does.
 
 from __future__ import annotations
 
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Relation
 from kuvasz.sync.context.source_tables import SourceTables
@@ -37,9 +38,10 @@ class AncestorRows:
         A table that is copied meanwhile has no position, or one that a repair will move: the stream is heard again
         from there on when the copy has ended.
         """
-        spec = self._looks.spec(relation)
-        if spec is None:
-            return
+        for spec in self._looks.specs(relation):
+            self._missed(spec, commit_lsn)
+
+    def _missed(self, spec: SourceTableSpec, commit_lsn: int) -> None:
         position = self._source_tables.position(spec)
         if position is None or commit_lsn < position.lsn or self._source_tables.look(spec).is_resync_due:
             return

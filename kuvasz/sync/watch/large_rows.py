@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kuvasz import lsn
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import RowTooLarge, place_of, resync_of, retry_of
 from kuvasz.model import Relation
 from kuvasz.route.row_limit import RowLimit
@@ -26,9 +27,11 @@ class LargeRows:
 
     def _stop(self, relation: Relation, commit_lsn: int, size: int) -> None:
         """Put a table into error, unless the lake has the row or its rows are not applied now anyway."""
-        spec = self._looks.spec(relation)
-        if spec is None or not self._source_tables.is_streaming(spec):
-            return
+        for spec in self._looks.specs(relation):
+            if self._source_tables.is_streaming(spec):
+                self._stop_one(spec, commit_lsn, size)
+
+    def _stop_one(self, spec: SourceTableSpec, commit_lsn: int, size: int) -> None:
         position = self._source_tables.position(spec)
         if position is not None and commit_lsn < position.lsn:
             return

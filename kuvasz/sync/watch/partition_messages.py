@@ -32,19 +32,25 @@ class PartitionMessages:
         self._notes = notes
         self._watch = watch
         self._rewrites = rewrites
-        self._roots: dict[int, SourceTableSpec] = {}  #: partitioned tables by OID
-        self._leaves: dict[int, SourceTableSpec] = {}  #: their partitions by OID
+        # Several of each, where a table has routes.
+        self._roots: dict[int, tuple[SourceTableSpec, ...]] = {}  #: partitioned tables by OID
+        self._leaves: dict[int, tuple[SourceTableSpec, ...]] = {}  #: their partitions by OID
         self._described: Relation | None = None  #: the root that the stream described last, if nothing else since
 
-    def know_roots(self, roots: Mapping[int, SourceTableSpec]) -> None:
+    def know_roots(self, roots: Mapping[int, tuple[SourceTableSpec, ...]]) -> None:
         """Take over which tables are partitioned, by OID."""
-        self._roots.update(roots)
+        for oid, specs in roots.items():
+            self._roots[oid] = _with(self._roots.get(oid, ()), specs)
 
-    def know_leaves(self, roots: Mapping[int, SourceTableSpec], leaves: Mapping[int, Sequence[int]]) -> None:
+    def know_leaves(
+        self, roots: Mapping[int, tuple[SourceTableSpec, ...]], leaves: Mapping[int, Sequence[int]]
+    ) -> None:
         """Take over the partitions of some tables, in place of what was known of these: OID -> OIDs."""
-        keys = {spec.key for spec in roots.values()}
-        others = {oid: spec for oid, spec in self._leaves.items() if spec.key not in keys}
-        self._leaves = others | {leaf: roots[oid] for oid, found in leaves.items() for leaf in found}
+        keys = {spec.key for specs in roots.values() for spec in specs}
+        left = {oid: tuple(spec for spec in specs if spec.key not in keys) for oid, specs in self._leaves.items()}
+        self._leaves = {oid: specs for oid, specs in left.items() if specs}
+        for oid, found in leaves.items():
+            self._leaves |= {leaf: _with(self._leaves.get(leaf, ()), roots[oid]) for leaf in found}
 
     def announce(self, oids: Sequence[int]) -> None:
         """See `SchemaWatch.announce`."""
@@ -64,15 +70,15 @@ class PartitionMessages:
             self._described = relation
         elif root is None and relation.oid in self._leaves:
             # The publication was changed: `publish_via_partition_root` is off, or its root was taken out.
-            spec = self._leaves[relation.oid]
-            if self._is_applied_from(spec, commit_lsn):
-                self._notes.strayed(spec, relation.oid, str(relation.table), commit_lsn)
+            for spec in self._leaves[relation.oid]:
+                if self._is_applied_from(spec, commit_lsn):
+                    self._notes.strayed(spec, relation.oid, str(relation.table), commit_lsn)
         elif root is not None and {column.name for column in root.columns} == {
             column.name for column in relation.columns
         }:
-            spec = self._roots[root.oid]
-            if self._is_applied_from(spec, commit_lsn):
-                self._notes.told(spec, relation.oid, str(relation.table), commit_lsn)
+            for spec in self._roots[root.oid]:
+                if self._is_applied_from(spec, commit_lsn):
+                    self._notes.told(spec, relation.oid, str(relation.table), commit_lsn)
         return self._watch.follow(relation, commit_lsn, xid)
 
     def truncated(self, relation: Relation, commit_lsn: int, xid: int) -> None:
@@ -82,14 +88,20 @@ class PartitionMessages:
             LakeError: The lake cannot be changed now.
         """
         self._rewrites.truncated(relation, xid)
-        spec = self._roots.get(relation.oid)
-        if spec is not None and self._is_applied_from(spec, commit_lsn):
-            self._notes.truncated(spec, xid, commit_lsn)
+        for spec in self._roots.get(relation.oid, ()):
+            if self._is_applied_from(spec, commit_lsn):
+                self._notes.truncated(spec, xid, commit_lsn)
 
     def _is_applied_from(self, spec: SourceTableSpec, commit_lsn: int) -> bool:
         """Whether a transaction's rows may not be in the target yet."""
         position = self._source_tables.position(spec)
         return position is None or commit_lsn >= position.lsn
+
+
+def _with(known: tuple[SourceTableSpec, ...], now: tuple[SourceTableSpec, ...]) -> tuple[SourceTableSpec, ...]:
+    """Return the entries of a table: those that came now, and its other routes."""
+    keys = {spec.key for spec in now}
+    return (*(one for one in known if one.key not in keys and one.is_beside(now[0])), *now)
 
 
 __all__ = ["PartitionMessages"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
@@ -140,17 +140,17 @@ class PartitionWatch:
         """
         source_tables = self._source_tables
         partitioned = [(spec, table) for spec, table in tables if table.kind is TableKind.PARTITIONED]
-        self._messages.know_roots({table.relation.oid: spec for spec, table in partitioned})
+        self._messages.know_roots(_by_oid(partitioned))
         for spec, _ in partitioned:
             if source_tables.position(spec) is None:  # it is about to be copied
                 source_tables.gap_starts.disprove(Evidence.PARTITIONS, spec)
                 self._horizons.pop(spec.key, None)
-        roots = {
-            table.relation.oid: spec
+        roots = _by_oid(
+            (spec, table)
             for spec, table in partitioned
             if source_tables.position(spec) is not None
             and (source_tables.is_streaming(spec) if is_following else source_tables.state(spec) not in _SPARED)
-        }
+        )
         locked: set[str] = set()
         if not partitioned:
             return locked
@@ -158,20 +158,20 @@ class PartitionWatch:
         self._leave_timelines([spec for spec, _ in partitioned], partitions.timeline_of(horizon))
         if not roots:
             return locked
-        types = partitions.types(connection, [oid for oid in roots if not roots[oid].config.type.is_comparable])
+        types = partitions.types(connection, [oid for oid in roots if not roots[oid][0].config.type.is_comparable])
         trees = partitions.load(connection, roots)
         start = _LookTime(lsn=lsn, until_lsn=wal_end(connection), horizon=horizon)
         self._messages.know_leaves(roots, {oid: [leaf.oid for leaf in found] for oid, found in trees.items()})
-        for oid, found in trees.items():
+        for oid, spec in ((root, spec) for root in trees for spec in roots[root]):
             try:
                 begun = dataclasses.replace(start, root=oid, types=types.get(oid, ""))
-                self._check(connection, roots[oid], found, begun, is_following=is_following)
+                self._check(connection, spec, trees[oid], begun, is_following=is_following)
             except SourceLocked as error:
                 if is_following:
                     _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
                 else:
-                    self._context.troubles.refuse(roots[oid], error)
-                    locked.add(roots[oid].key)
+                    self._context.troubles.refuse(spec, error)
+                    locked.add(spec.key)
         return locked
 
     def _leave_timelines(self, specs: Sequence[SourceTableSpec], timeline: int) -> None:
@@ -285,6 +285,14 @@ class PartitionWatch:
         # Hold first: what is dropped from now on must come again.
         self._source_tables.hold(spec)
         self._context.troubles.fail(spec, error)
+
+
+def _by_oid(tables: Iterable[tuple[SourceTableSpec, SourceTable]]) -> dict[int, tuple[SourceTableSpec, ...]]:
+    """Return the entries of each table: several, where it has routes."""
+    found: dict[int, tuple[SourceTableSpec, ...]] = {}
+    for spec, table in tables:
+        found[table.relation.oid] = (*found.get(table.relation.oid, ()), spec)
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

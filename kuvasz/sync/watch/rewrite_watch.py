@@ -69,16 +69,26 @@ class RewriteWatch:
         Raises:
             SourceError: The catalog cannot be read.
         """
-        specs = {table.relation.oid: spec for spec, table in tables}
+        specs: dict[int, list[SourceTableSpec]] = {}  # several, where a table has routes
+        for spec, table in tables:
+            specs.setdefault(table.relation.oid, []).append(spec)
         found = relation_files.load(connection, specs)
         with self._lock:
             known = self._known()
-            fresh = {oid: now for oid, now in found.items() if oid not in known or self._is_to_come(specs[oid])}
+            fresh = {oid: now for oid, now in found.items() if oid not in known or self._are_to_come(specs[oid])}
             self._files.put({oid: rewrites.known(now) for oid, now in fresh.items()})
+            for oid in found:
+                for spec in specs[oid]:
+                    if oid in fresh or self._is_to_come(spec):
+                        self._source_tables.gap_starts.disprove(Evidence.FILE, spec)
             for oid in fresh:
-                self._source_tables.gap_starts.disprove(Evidence.FILE, specs[oid])
                 for seen in (self._horizons, self._suspected):
                     seen.pop(oid, None)
+
+    def _are_to_come(self, specs: Sequence[SourceTableSpec]) -> bool:
+        """Whether all of a table is: what other routes have of it comes from the file that is known."""
+        others = [one for one in self._source_tables.source.tables if one.is_beside(specs[0])]
+        return all(map(self._is_to_come, (*specs, *others)))
 
     def _is_to_come(self, spec: SourceTableSpec) -> bool:
         return self._source_tables.position(spec) is None or self._source_tables.look(spec).is_resync_due
@@ -107,16 +117,16 @@ class RewriteWatch:
         Raises:
             SourceError: The catalog cannot be read.
         """
-        tables = {
-            table.relation.oid: spec
-            for spec, table in self._source_tables.usable()
-            if self._source_tables.is_streaming(spec) and not self._is_to_come(spec)
-        }
+        tables: dict[int, list[SourceTableSpec]] = {}  # several, where a table has routes
+        for spec, table in self._source_tables.usable():
+            if self._source_tables.is_streaming(spec) and not self._is_to_come(spec):
+                tables.setdefault(table.relation.oid, []).append(spec)
         found = relation_files.load(connection, tables)
         logged = self._note_logged(found)
         for oid in logged:
             self._horizons[oid] = found[oid].horizon
-            self._source_tables.gap_starts.prove(Evidence.FILE, tables[oid], end)
+            for spec in tables[oid]:
+                self._source_tables.gap_starts.prove(Evidence.FILE, spec, end)
         proved = [self._has_all(connection, tables[oid], oid, now) for oid, now in found.items() if oid not in logged]
         return all(proved)
 
@@ -135,24 +145,25 @@ class RewriteWatch:
     def _has_all(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        spec: SourceTableSpec,
+        specs: Sequence[SourceTableSpec],
         oid: int,
         now: RelationFile,
     ) -> bool:
         """Whether a table's rows are known to be the stream's; a table that is locked is left to the next look."""
         try:
-            return self._compare(connection, spec, oid, now)
+            return self._compare(connection, specs, oid, now)
         except SourceLocked:
             return False
 
     def _compare(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        spec: SourceTableSpec,
+        specs: Sequence[SourceTableSpec],
         oid: int,
         now: RelationFile,
     ) -> bool:
         """Compare a table's file with another known one; returns whether its rows are known to be the stream's."""
+        spec = specs[0]
         if oid in self._files.all() and self._may_be_told(connection, oid, now):
             return False
         with self._lock:
@@ -168,9 +179,11 @@ class RewriteWatch:
             with self._lock:
                 self._files.put({oid: rewrites.known(now)})
             return True
-        _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=spec.identifier)
-        self._troubles.miss_rows(spec)  # what it is compared with has this file, which `begin` takes note of
-        self._troubles.interrupt(spec)
+        for one in specs:
+            _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=one.identifier)
+            self._troubles.miss_rows(one)  # what it is compared with has this file, which `begin` takes note of
+        for one in specs:
+            self._troubles.interrupt(one)
         return False
 
     def _may_be_told(

@@ -58,6 +58,9 @@ _ANNOUNCED = 1000
 class SchemaWatch:
     """The watch over the columns and names of one source's tables.
 
+    Large because messages and looks go by the same looks, and a step of either is one of the other's: what is only
+    decided of columns is elsewhere (`evolve`).
+
     Args:
         context: The context of the source.
         looks: What was seen of its tables.
@@ -89,13 +92,22 @@ class SchemaWatch:
             SourceError: The catalog cannot be read: the stream has to begin again.
             LakeError: The lake cannot be changed now.
         """
-        spec = self._looks.spec(relation)
-        if spec is None:
-            return relation
-        if not self._source_tables.is_streaming(spec):
-            # Its rows are not applied; when they are, the stream begins again, or they come from a log: each message
-            # is for itself there, for the same words may mean something else later.
-            return dataclasses.replace(relation, described_lsn=commit_lsn)
+        specs = self._looks.specs(relation)
+        following = [spec for spec in specs if self._source_tables.is_streaming(spec)]
+        answers = [(spec, self._followed(spec, relation, commit_lsn, xid)) for spec in following]
+        found = next((answer for _, answer in answers if answer is not relation), relation)
+        for spec, answer in answers:
+            if answer is not relation and answer.columns != found.columns:
+                what = f"its columns at {lsn.render(commit_lsn)} are not those of its other routes"
+                self._troubles.stop(spec, self._lost_track(spec, what))
+        if len(following) == len(specs):
+            return found
+        # Its rows are not applied; when they are, the stream begins again, or they come from a log: each message
+        # is for itself there, for the same words may mean something else later.
+        return dataclasses.replace(found, described_lsn=commit_lsn)
+
+    def _followed(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Relation:
+        """Return the numbered relation of one entry; the same where it has none, also if it stops for that."""
         try:
             with self._following:
                 return self._follow(spec, relation, commit_lsn, xid)
@@ -307,9 +319,19 @@ class SchemaWatch:
         assert seen.table is not None
         relation = seen.table.relation
         if not self._is_as_before(seen.table):
+            self._prepare_beside(spec, relation, at)
             self._prepare(spec, relation, at)
         self._refuse_partial(spec, seen.table)
         self._looks.put(spec, seen)
+
+    def _prepare_beside(self, spec: SourceTableSpec, relation: Relation, at: int) -> None:
+        """Have the table's other routes follow as well: the look counts for all of them."""
+        for other in self._looks.specs(relation) if spec.route is not None else ():
+            if other.key != spec.key and self._source_tables.is_streaming(other):
+                try:
+                    self._prepare(other, relation, at)
+                except (TableError, TableStuck) as error:
+                    self._troubles.stop(other, error)
 
     def _is_as_before(self, table: SourceTable) -> bool:
         """Whether the lake is where a table is: it need not be asked then, which may not answer for the moment."""

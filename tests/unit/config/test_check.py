@@ -417,3 +417,45 @@ def test_two_webhooks_have_two_names(tmp_path: Path) -> None:
     text = "notify: [" + hooks + "]\ndatabases:\n" + groups(("shop", C, "orders: "))
     assert "there are two webhooks called h: give each a `name`" in refusal(tmp_path, text % "")
     assert faults(tmp_path, text % ", name: b") == []
+
+
+ROUTE = "route: {by: kind, to: 'of_{kind}', allow: [a, b], rest: others}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (ROUTE + ", target: x", "target: cannot be given together with route, which has several targets"),
+        (ROUTE + ", location: /x", "location: cannot be given together with route"),
+        (ROUTE + ", columns: [id], column_list: true", "column_list: cannot be given together with route"),
+        (ROUTE.replace("[a, b]", "[]"), "route.allow: must name at least one value"),
+        (ROUTE.replace("[a, b]", "[a, b, a]"), "allow[2]: 'a' would have the target of_a, which other values have"),
+        (ROUTE.replace("[a, b]", "[1, '1']"), "'1' would have the target of_1"),
+        (ROUTE.replace("[a, b]", "['it''s']"), "must be a text without quotes, slashes and line breaks"),
+        (ROUTE.replace("[a, b]", "[1.5]"), "must be a text without quotes"),
+        (ROUTE.replace("{kind}", "kind"), "route.to: must have the value in it, as {kind} or {value}"),
+        (ROUTE.replace("others", "of_a"), "route.allow[0]: 'a' would have the target of_a"),
+        (ROUTE.replace("rest", "other: x, rest"), "unknown key 'other'"),
+        (ROUTE.replace(", rest: others", ""), "the key 'rest' is missing"),
+    ],
+)  # fmt: skip
+def test_routes_have_targets_of_their_own(tmp_path: Path, spec: str, message: str) -> None:
+    found = refusal(tmp_path, with_table(f"{{{spec}}}"))
+    assert message in found, found
+
+
+def test_a_route_is_of_single_tables(tmp_path: Path) -> None:
+    assert "cannot be given with a pattern" in refusal(
+        tmp_path, groups(("shop", C, f"'public.*': {{{ROUTE}}}")).replace("public.*", "x*")
+    )
+    schemas = "{url: 'postgresql://c/x', schemas: 't_(.+)'}"
+    assert "cannot be given with schemas of a url" in refusal(
+        tmp_path, groups(("shop", schemas, f"orders: {{{ROUTE}}}"))
+    )
+
+
+def test_a_target_has_one_worker_whoever_feeds_it(tmp_path: Path) -> None:
+    both = groups(("shop", A, f"orders: {{{ROUTE}}}"), ("store", B, f"things: {{{ROUTE}}}"))
+    assert faults(tmp_path, both) == []
+    alone = groups(("shop", A, f"orders: {{{ROUTE}}}"), ("store", B, "things: {target: of_a}"))
+    assert "the target kuvasz.of_a is none of this route's in databases[0]" in refusal(tmp_path, alone)

@@ -126,3 +126,32 @@ def resolved(tmp_path: Path, tables: dict) -> tuple[sources.Source, ...]:
     file = tmp_path / "map.yaml"
     file.write_text(json.dumps([{"database": "shop", "urls": [{"url": "postgresql:///shop"}], "tables": tables}]))
     return sources.resolve(load(file, {}).config)
+
+
+def test_a_table_with_routes_is_an_entry_for_each_target(tmp_path: Path) -> None:
+    file = tmp_path / "map.yaml"
+    file.write_text("""
+    - database: shop
+      urls: [{url: postgresql:///a}]
+      tables:
+        items: {filter: n > 0, route: {by: kind, to: "x.of_{kind}", allow: [a.b, 7, true], rest: y.others}}
+        orders: {route: {by: lower(kind), to: "of_{value}", allow: [a], rest: others}}
+    """)
+    (source,) = sources.resolve(load(file, {}).config)
+    items = [spec for spec in source.tables if spec.table.name == "items"]
+    assert [(spec.identifier, spec.config.filter) for spec in items] == [
+        ("x.of_a_b", "(n > 0) AND (kind = 'a.b')"),
+        ("x.of_7", "(n > 0) AND (kind = 7)"),
+        ("x.of_true", "(n > 0) AND (kind = true)"),
+        ("y.others", "(n > 0) AND (kind IS NULL OR kind NOT IN ('a.b', 7, true))"),
+    ]
+    orders = source.find_all(TableName(schema="public", name="orders"))
+    assert [(spec.identifier, spec.config.filter) for spec in orders] == [
+        ("kuvasz.of_a", "(lower(kind)) = 'a'"),
+        ("kuvasz.others", "(lower(kind)) IS NULL OR (lower(kind)) NOT IN ('a')"),
+    ]
+    assert source.find(TableName(schema="public", name="items")) == items[0]
+    assert len({spec.routed_by for spec in items}) == 1
+    assert items[0].is_beside(items[1])
+    assert not items[0].is_beside(orders[0])
+    assert not items[0].is_beside(items[0])

@@ -84,7 +84,7 @@ class World(Scene):
         self.wal_level = "logical"
         self.split: list[str] = []
         self.locked: list[str] = []
-        self.looks = LastLooks(self.source_tables, lambda _: None)
+        self.looks = LastLooks(self.source_tables, lambda _: ())
         members: Any = SimpleNamespace(
             note=lambda *_: None, refresh=lambda _: self.done.append("members"), forget_gone=lambda: None
         )

@@ -12,9 +12,9 @@ from kuvasz.worker.flush import FlushPolicy
 from tests.support.changes import Sender, insert, relation
 
 
-def _shop(source: str, relation: Relation) -> tuple[str, str] | None:
+def _shop(source: str, relation: Relation) -> list[tuple[str, str]]:
     """Every table has a target of its own name, whatever its schema; one has none."""
-    return None if relation.table.name == "unmapped" else (f"lake.{relation.table.name}", source)
+    return [] if relation.table.name == "unmapped" else [(f"lake.{relation.table.name}", source)]
 
 
 def delivery(size: int) -> Delivery:

@@ -67,15 +67,15 @@ class Bench:
             self.states.activate(name, "eu", 1)
         self.progress.restarted("eu", 1)
         self.worker = Worker(
-            0, self.lake, target_of=self._target, progress=self.progress, budget=self.budget, states=self.states,
+            0, self.lake, targets_of=self._targets, progress=self.progress, budget=self.budget, states=self.states,
             policy=FlushPolicy(interval_s=0.0, bytes=1), on_failure=self._fail, on_receipt=self.receipts.append,
             on_durable=self.durable.append,
         )  # fmt: skip
         self.held_at_failure: list[int] = []
 
-    def _target(self, source: str, found: Relation) -> tuple[str, str] | None:
+    def _targets(self, source: str, found: Relation) -> list[tuple[str, str]]:
         target = {TABLE: TARGET, OTHERS.table: OTHER}.get(found.table)
-        return None if target is None else (target, source)
+        return [] if target is None else [(target, source)]
 
     def _fail(self, failure: Failure) -> None:
         self.held_at_failure.append(self.progress.confirmable("eu"))

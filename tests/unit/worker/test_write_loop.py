@@ -29,7 +29,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.signals, self.handover, self.under_way = Signals(), Handover(), UnderWay()
-        self.backlog = Backlog(FlushPolicy(interval_s=0.0, bytes=1), self.signals.changed, lambda *_: None)
+        self.backlog = Backlog(FlushPolicy(interval_s=0.0, bytes=1), self.signals.changed, lambda *_: ())
         self.events: list[str] = []
         self.failures = 0
         self.error: type[LakeError] = LakeError

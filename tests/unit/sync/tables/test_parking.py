@@ -179,7 +179,7 @@ class Life:
         self.lot = ParkingLogs(LogFolder(world.folder), world.most_bytes, self.progress.hold, self.progress.release)
         names = {found.table: name for name, found in RELATIONS.items()}
         self.worker = Worker(
-            0, world.lake, target_of=lambda source, found: (names[found.table], source), progress=self.progress,
+            0, world.lake, targets_of=lambda source, found: [(names[found.table], source)], progress=self.progress,
             budget=self.budget, states=self.states, policy=FlushPolicy(interval_s=0.002, bytes=1 << 20),
             on_failure=lambda _: None, on_receipt=lambda _: None, lot=self.lot,
         )  # fmt: skip

@@ -23,7 +23,7 @@ class World(Scene):
         super().__init__(folder)
         self.copy(self.items, POSITION)
         self.source_tables.set(self.items, State.STREAMING)
-        looks = LastLooks(self.source_tables, lambda _: None)
+        looks = LastLooks(self.source_tables, lambda _: ())
         self.rows = AncestorRows(self.source_tables, looks, self.context.troubles)
 
     @property

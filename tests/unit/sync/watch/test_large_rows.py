@@ -22,7 +22,7 @@ class World(Scene):
         super().__init__(folder)
         self.copy(self.items)
         self.source_tables.set(self.items, State.STREAMING)
-        self.rows = LargeRows(self.context, LastLooks(self.source_tables, lambda _: None))
+        self.rows = LargeRows(self.context, LastLooks(self.source_tables, lambda _: ()))
 
     def bring(self, lsn: int, size: int, name: str = "items") -> None:
         segment = Sender().segment([(lsn, [insert(1, body="x" * size)])])

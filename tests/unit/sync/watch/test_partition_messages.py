@@ -56,8 +56,8 @@ class World(Scene):
         rewrites: Any = SimpleNamespace(truncated=lambda relation, xid: self.rewritten.append((relation.oid, xid)))
         self.messages = PartitionMessages(self.source_tables, remembers, remembers, rewrites)
         self.copy(self.items, POSITION)
-        self.messages.know_roots({50: self.items})
-        self.messages.know_leaves({50: self.items}, {50: [10, 11]})
+        self.messages.know_roots({50: (self.items,)})
+        self.messages.know_leaves({50: (self.items,)}, {50: [10, 11]})
 
     @property
     def told(self) -> list[tuple[Any, ...]]:
@@ -115,8 +115,8 @@ def test_a_truncate_counts_of_partitioned_tables_alone(world: World) -> None:
 
 
 def test_partitions_are_those_of_the_last_look_at_their_root(world: World) -> None:
-    world.messages.know_roots({60: world.others})
-    world.messages.know_leaves({60: world.others}, {60: [20]})
-    world.messages.know_leaves({50: world.items}, {50: [11]})
+    world.messages.know_roots({60: (world.others,)})
+    world.messages.know_leaves({60: (world.others,)}, {60: [20]})
+    world.messages.know_leaves({50: (world.items,)}, {50: [11]})
     world.describe(partition(10), partition(11), partition(20))
     assert [oid for _, oid, *_ in world.told] == [11, 20]

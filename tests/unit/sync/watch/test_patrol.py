@@ -51,7 +51,7 @@ class World(Scene):
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
-        self.looks = LastLooks(self.source_tables, lambda _: None)
+        self.looks = LastLooks(self.source_tables, lambda _: ())
         self.watch = Watch(self)
         self.rewrites: list[object] = []
         self.found = {spec.table: self.table(spec) for spec in self.source.tables}

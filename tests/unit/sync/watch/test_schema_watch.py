@@ -178,7 +178,7 @@ class Kuvasz:
         approvals = SimpleNamespace(
             target_of=lambda _: self.target, followed=lambda _: None, is_believed=lambda *_: False
         )
-        self.last_looks = LastLooks(tables, lambda _: None)
+        self.last_looks = LastLooks(tables, lambda _: ())
         self.watch = SchemaWatch(context, self.last_looks, approvals)
         self._settle()
         self.rewind()
@@ -412,7 +412,7 @@ class Ahead(Scene):
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder)
-        self.last_looks, approvals = LastLooks(self.source_tables, lambda _: None), SimpleNamespace()
+        self.last_looks, approvals = LastLooks(self.source_tables, lambda _: ()), SimpleNamespace()
         self.watch = SchemaWatch(self.context, self.last_looks, approvals)
         self.wal_lsn, self.looked, self.besides = 2000, list[str](), list[str]()
         self.found = {spec.table: self.table(spec) for spec in self.source.tables}
