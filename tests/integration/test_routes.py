@@ -239,3 +239,36 @@ def test_a_group_shows_a_row_in_one_target_at_a_time(database: Database, lake_fo
         pipeline.wait_streaming()
         change(database)
         assert_equal(pipeline, database)
+
+
+def test_routes_are_repaired_after_a_lost_slot_and_by_verify(database: Database, lake_folder: LakeFolder) -> None:
+    fill(database)
+    database.execute("ALTER TABLE events REPLICA IDENTITY FULL")
+    (databases,) = group({"eu": database}, {"events": {"route": ROUTE}})
+    config = lake_folder.config([databases | {"on_slot_lost": "repair"}])
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database)
+        assert_equal(pipeline, database)
+    database.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+    )
+    change(database, begin=200)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database, begin=300)
+        assert_equal(pipeline, database)
+    # As if rows had been lost, or left behind, in the lake.
+    for target in ("of_a", "others"):
+        lake_folder.session.sql(f"DELETE FROM {lake_folder.catalog}.shop.{target} WHERE id % 2 = 0")
+    lake_folder.session.sql(
+        f"INSERT INTO {lake_folder.catalog}.shop.of_b SELECT * FROM {lake_folder.catalog}.shop.of_a LIMIT 1"
+    )
+    found = {report.target: report.differences for report in verify.reports(config, session=lake_folder.session)}
+    assert all(found.values()), found
+    fixed = verify.reports(config, session=lake_folder.session, is_fixing=True)
+    assert [report.left for report in fixed] == [0, 0, 0]
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database, begin=400)
+        assert_equal(pipeline, database)
