@@ -7,6 +7,7 @@ file (measured, 2 cores). One file holds everything of a mini-transaction.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 import uuid
@@ -79,21 +80,27 @@ class Spool:
         else:
             remove(file_io(self._properties, path), [path])
 
-    def clear(self) -> None:
-        """Remove what earlier processes left; in a store, which others may share, only what is a day old."""
+    def clear(self, *, is_all: bool = False) -> int:
+        """Remove what earlier processes left, and return how many files.
+
+        Args:
+            is_all: In a store, which others may share, what is not a day old as well.
+        """
         if self._is_local:
-            for file in Path(self._folder).glob("*.spool"):
-                file.unlink(missing_ok=True)
+            found = [str(path) for path in Path(self._folder).glob("*.spool")]
+            for path in found:
+                Path(path).unlink(missing_ok=True)
         else:
             store = file_io(self._properties, self._folder)
-            remove(store, self._stale(store))
+            found = self._found(store, math.inf if is_all else time.time() - _STALE_S)
+            remove(store, found)
+        return len(found)
 
-    def _stale(self, store: FileIO) -> list[str]:
+    def _found(self, store: FileIO, end: float) -> list[str]:
         if not isinstance(store, PyArrowFileIO):  # FileIO itself cannot list
             return []
         scheme, host, path = PyArrowFileIO.parse_location(self._folder, dict(self._properties))
         found = store.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
-        end = time.time() - _STALE_S
         return [
             f"{self._folder}/{info.base_name}"
             for info in found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz.config import names
 from kuvasz.errors import StateError
+from kuvasz.lake.executors.spool import Spool
 from kuvasz.lake.iceberg.engine import spool_folder
 from kuvasz.parking.store import logs_of
 from kuvasz.state.ports import Note
@@ -17,6 +17,7 @@ from kuvasz.state.store import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
 
     from kuvasz.config.model import Config
 
@@ -94,14 +95,11 @@ def _verdicts(config: Config, tables: Collection[str], sources: Collection[str])
 
 
 def clear_spool(config: Config) -> int:
-    """Remove what a killed kuvasz has left in the spool of this machine; return how many files."""
-    folder = spool_folder(config)
-    if "://" in folder:
-        return 0
-    found = [path for path in Path(folder).glob("**/*") if path.is_file()]
-    for path in found:
-        path.unlink(missing_ok=True)
-    return len(found)
+    """Remove what a killed kuvasz has left in the spool; return how many files.
+
+    In a store the files of whoever else writes to the lake go with it, however new they are: that job is run again.
+    """
+    return Spool(spool_folder(config), config.lake.properties).clear(is_all=True)
 
 
 def drop_indexes(folder: Path, uuids: Sequence[str]) -> int:

@@ -45,6 +45,7 @@ _ELSEWHERE: Final = (
     "versions that an object store keeps of objects that were removed",
     "texts about others, such as events that no source is named in",
     "state folders of other processes of a cluster, and the source itself",
+    "pages and write-ahead logs of servers from which rows of a catalog or coordinator were removed",
 )
 
 _SHOWN: Final = 20

@@ -35,6 +35,16 @@ def test_what_an_earlier_process_left_is_cleared(tmp_path: Path) -> None:
     assert other.exists()
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_whoever_erases_rows_leaves_nothing_in_it_however_new_it_is(tmp_path: Path, scheme: str) -> None:
+    spool = Spool(f"{scheme}{tmp_path}", {})
+    path, _ = spool.write([b"x"])
+    if scheme:
+        assert spool.clear() == 0, "it may be that of another process"
+    assert spool.clear(is_all=True) == 1
+    assert not Path(path.removeprefix(scheme)).exists()
+
+
 def test_no_room_is_an_error_that_may_pass(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path / "spool"), {})
     (tmp_path / "spool").rmdir()
