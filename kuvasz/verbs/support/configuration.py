@@ -70,6 +70,8 @@ def _table(table: TableConfig) -> TableConfig:
         changes["filter"] = without_texts(table.filter)
     if table.set is not None:
         changes["set"] = {name: without_texts(expression) for name, expression in table.set.items()}
+    if table.route is not None:  # its values are in the names of its targets
+        changes["route"] = table.route.model_copy(update={"by": without_texts(table.route.by)})
     return table.model_copy(update=changes)
 
 
