@@ -13,24 +13,27 @@ import shutil
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.errors import CutRefused
 from kuvasz.modes.row_rules import pseudonym
+from kuvasz.worker.cuts import LakeCut
 from tests.support import model, oracle
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.observer import Observer
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.programs import PARENT, TABLE, Plan, Target, Writer, identify, plan
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 SECRET = "a secret of these tests alone"
 #: Between them they draw every table type, with and without a key, every option and every way to go on.
-SEEDS = (8, 13, 26, 34, 39)
+SEEDS = (8, 13, 26, 34, 39, 122)
 _FACTS = {
     "kvsz_start",
     "kvsz_end",
@@ -123,10 +126,9 @@ class Example:
         # A group for each target, so that all follow one table.
         groups = [
             {
-                "database": target.type, "urls": [url],
-                "tables": {TABLE: {"type": target.type, "target": target.name, **target.options}},
+                "database": target.type, "urls": [url], "tables": {TABLE: target.entry},
             }
-            for target in drawn.targets
+            for target in {target.type: target for target in drawn.targets}.values()
         ]  # fmt: skip
         if drawn.has_parent:
             groups[0]["tables"][PARENT] = None
@@ -140,12 +142,14 @@ class Example:
         )
         self.observer.defaults = defaults
         self.copied: dict[str, int] = {}
+        self.left = list(drawn.phases)
+        self.cuts: dict[str, dict[str, list[str]]] = {}  #: tag -> target -> its rows when it was made
 
     def run(self) -> None:
         """Run all phases; kuvasz runs on from one to the next unless a phase wants it stopped."""
         with self.database.connect() as connection:
             self.writer.fill(connection)
-        left = list(self.plan.phases)
+        left = self.left
         while True:
             with Pipeline(self.config, self.folder) as pipeline:
                 pipeline.wait_streaming()
@@ -175,6 +179,26 @@ class Example:
             self._compare(target)
         if self.plan.has_parent:
             pipeline.assert_equal(PARENT, oracle.source_rows(self.database.url, PARENT, sid=self.plan.sid))
+        if self.plan.cuts[len(self.plan.phases) - len(self.left)]:
+            self._cut(pipeline)
+        for tag, shown in self.cuts.items():
+            assert {name: self._at(name, tag) for name in shown} == shown, f"the cut {tag} shows something else now"
+
+    def _cut(self, pipeline: Pipeline) -> None:
+        """Make a cut of what the lake shows, and remember that."""
+        sources, name = [sync.source.name for sync in pipeline.app.sources], f"number-{len(self.cuts)}"
+        made = wait_until_made(lambda: pipeline.call(pipeline.app.cuts.make(name, sources, 3600.0)))
+        self.writer.log.append(f"-- {made.tag}")
+        self.cuts[made.tag] = {target.name: self._at(target.name, made.tag) for target in self.plan.targets}
+        now = {target.name: self._at(target.name, "main") for target in self.plan.targets}
+        assert self.cuts[made.tag] == now, "nothing was written meanwhile"
+
+    def _at(self, name: str, ref: str) -> list[str]:
+        """Return what a table shows by the name of a snapshot."""
+        table = oracle.open_table(self.folder.pyiceberg, f"shop.{name}", catalog=self.folder.catalog)
+        if (snapshot := table.metadata.refs.get(ref)) is None:  # nothing was ever written
+            return []
+        return sorted(map(str, table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()))
 
     def _compare(self, target: Target) -> None:
         lake, name = self.folder, f"shop.{target.name}"
@@ -186,6 +210,8 @@ class Example:
         rows = self._source(target) if target.type == "clone" else self._model(target)
         live = {identify(column) for column in self._live()}
         seen = self._seen()
+        if target.is_soft:
+            found = {reader: self._living(one) for reader, one in found.items()}
         for reader, one in found.items():
             # Of a clone the columns of now, else all that rows were seen with.
             known = {*live, "twice"} if target.type == "clone" else {*seen, "twice"}
@@ -204,6 +230,15 @@ class Example:
             except AssertionError as error:
                 error.add_note(f"{target.name} as {reader} reads it")
                 raise
+
+    def _living(self, rows: oracle.Rows) -> oracle.Rows:
+        """Return the rows of a table that are not deleted; of each key there is one row, dead or alive."""
+        place = rows.columns.index("_deleted_at")
+        keys = [number for number, column in enumerate(rows.columns) if identify(column) in self.plan.key]
+        counted = Counter(tuple(row[number] for number in keys) for row in rows.rows.elements())
+        assert set(counted.values()) <= {1}, f"keys with several rows: {counted.most_common(3)}"
+        living = Counter({row: count for row, count in rows.rows.items() if row[place] is None})
+        return oracle.Rows(columns=rows.columns, rows=living)
 
     def _live(self) -> tuple[str, ...]:
         with self.database.connect() as connection:
@@ -225,14 +260,14 @@ class Example:
         found = oracle.source_rows(self.database.url, TABLE)
         names = [identify(column) for column in found.columns]
         rows = [dict(zip(names, row, strict=True)) for row in found.rows.elements()]
-        return self._mapped(target, [row for row in rows if self._passes(target, row)])
+        return self._mapped(target, [row for row in rows if target.has(row["n"])])
 
     def _model(self, target: Target) -> list[dict]:
         copied, _, after = self.observer.split(TABLE, self.copied[target.name])
-        copied = [row for row in copied if self._passes(target, row)]
+        copied = [row for row in copied if target.has(row["n"])]
         key, is_full = tuple(self.plan.key), self.plan.identity == "FULL"
-        if "filter" in target.options:
-            after = model.filtered(after, lambda row: self._passes(target, row), is_full=is_full)
+        if target.is_sifted:
+            after = model.filtered(after, lambda row: target.has(row["n"]), is_full=is_full)
         if target.type == "append":
             rows = model.append(copied, after)
         elif target.type == "history":
@@ -242,9 +277,6 @@ class Example:
                 copied, after, key, columns=(), copied_lsn=self.copied[target.name], is_full=is_full
             )
         return self._mapped(target, rows)
-
-    def _passes(self, target: Target, row: Mapping[str, Any]) -> bool:
-        return "filter" not in target.options or row["n"] != 2
 
     def _mapped(self, target: Target, rows: Iterable[Mapping[str, Any]]) -> list[dict]:
         made = [dict(row) | ({"sid": self.plan.sid} if self.plan.sid else {}) for row in rows]
@@ -269,6 +301,22 @@ class Example:
                 if is_bare or (hides and row[name] == self.writer.defaults.get(name, ...)):
                     row[name] = None
         return rows
+
+
+def wait_until_made(make: Callable[[], LakeCut]) -> LakeCut:
+    """Make a cut, however often it is refused because a source is being read again."""
+    made: list[LakeCut] = []
+
+    def is_made() -> bool:
+        try:
+            made.append(make())
+        except CutRefused as error:
+            if "is being read again" not in error.message:
+                raise
+        return bool(made)
+
+    wait_until(is_made, "a cut is made")
+    return made[0]
 
 
 def _rows(names: list[str], rows: list[dict]) -> oracle.Rows:

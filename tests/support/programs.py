@@ -38,6 +38,9 @@ VALUES: Mapping[str, tuple[tuple[str, ...], tuple[str, Any]]] = {
     ),
 }  # fmt: skip
 WIDER = {"integer": "bigint", "real": "double precision", "numeric(8,2)": "numeric(12,2)"}
+#: Values of `n` with a target of their own, where the table has routes; all others go to that of the rest.
+ROUTED = (1, 3)
+REST = "rest"
 _COLUMNS = {"n": "integer", "c1": "text", "c2": "numeric(8,2)", "c3": "real", "c4": "integer"}
 
 
@@ -54,10 +57,35 @@ class Target:
     type: str
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     pinned: frozenset[str] = frozenset()  #: columns that the map names: they keep their names
+    route: int | str | None = None  #: the value of `n`, or `REST`, whose rows it has; None: it has all
 
     @property
     def name(self) -> str:
-        return f"{self.type}_{TABLE}"
+        return f"{self.type}_{TABLE}" if self.route is None else f"{self.type}_{TABLE}_{self.route}"
+
+    @property
+    def is_sifted(self) -> bool:
+        """Whether rows of the table may enter it, or leave it."""
+        return "filter" in self.options or self.route is not None
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether rows that are deleted stay."""
+        return "deletes" in self.options
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What the map says of the table: the same for all of its routes."""
+        if self.route is None:
+            return {"type": self.type, "target": self.name, **self.options}
+        to, rest = f"{self.type}_{TABLE}_{{n}}", f"{self.type}_{TABLE}_{REST}"
+        return {"type": self.type, "route": {"by": "n", "to": to, "allow": [*ROUTED], "rest": rest}, **self.options}
+
+    def has(self, value: int | None) -> bool:
+        """Whether it has rows of a value of `n`."""
+        if "filter" in self.options and value == 2:
+            return False
+        return self.route is None or value == self.route or (self.route == REST and value not in ROUTED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,6 +104,7 @@ class Plan:
     has_schema_changes: bool
     has_large: bool  #: values that are stored out of line, which updates leave out
     is_partitioned: bool = False  #: by the first key column
+    cuts: tuple[bool, ...] = ()  #: whether one is made after each of the phases, before which is the copy
     has_parent: bool = False  #: a TRUNCATE of it takes the table's rows too
 
     @property
@@ -91,7 +120,8 @@ def plan(seed: int) -> Plan:
     )
     types = ["clone", "append", "history", "changelog"] if key else ["clone", "append"]
     chosen = draw.sample(types, draw.randint(1, 2))
-    targets = tuple(_target(draw, one, key) for one in sorted(chosen))
+    drawn = [_target(draw, one, key) for one in sorted(chosen)]
+    targets = _routed(seed, [_softened(seed, one, key) for one in drawn])
     maintenance = {
         "interval": "50ms", "min_files": 2, "max_dead_percent": draw.choice((1, 30)),
         "order": draw.choice(("arrival", "key")),
@@ -103,11 +133,13 @@ def plan(seed: int) -> Plan:
     )
     identity = draw.choice(("DEFAULT", "FULL")) if key else "FULL"
     # A row that enters a filter lacks what its update leaves out, unless the old row is sent.
-    has_large = identity == "FULL" or not any("filter" in target.options for target in targets)
+    has_large = identity == "FULL" or not any(target.is_sifted for target in targets)
     is_partitioned = key.get("k0") == "integer" and draw.random() < 0.3
     ways = ["running", "running", "stopped"] + ([] if grows and is_laid_out else ["lost"])
+    of_cuts = random.Random(f"cuts {seed}")  # noqa: S311
     return Plan(
         seed=seed,
+        cuts=tuple(of_cuts.random() < 0.3 for _ in range(5)),
         key=key,
         identity=identity,
         has_large=has_large,
@@ -121,6 +153,23 @@ def plan(seed: int) -> Plan:
         is_partitioned=is_partitioned,
         has_parent=draw.random() < 0.3,
     )  # fmt: skip
+
+
+def _softened(seed: int, target: Target, key: Mapping[str, str]) -> Target:
+    draw = random.Random(f"soft {seed}")  # noqa: S311 (another one: plans stay as they were)
+    if target.type != "clone" or not key or draw.random() >= 0.4:
+        return target
+    return dataclasses.replace(target, options={**target.options, "deletes": "soft"})
+
+
+def _routed(seed: int, targets: list[Target]) -> tuple[Target, ...]:
+    draw = random.Random(f"routes {seed}")  # noqa: S311 (another one: plans stay as they were)
+    found: list[Target] = []
+    for target in targets:
+        routes = (*ROUTED, REST) if draw.random() < 0.3 else (None,)
+        pinned = target.pinned | ({"n"} if len(routes) > 1 else set())
+        found += [dataclasses.replace(target, route=route, pinned=pinned) for route in routes]
+    return tuple(found)
 
 
 def _target(draw: random.Random, table_type: str, key: Mapping[str, str]) -> Target:
