@@ -21,7 +21,7 @@ from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.lake.memory.write_stage import MemoryWritten
 from kuvasz.model import Relation, SourcePosition
-from kuvasz.ports import ANY_PACE, CopyPace, CopyRequest, Failure, Feed, Receipt
+from kuvasz.ports import ANY_PACE, CopyLedger, CopyPace, CopyRequest, Failure, Feed, Receipt
 
 #: How far each source is in each table.
 _POSITIONS = """
@@ -68,6 +68,7 @@ class SqliteLake(MemoryLake):
         *,
         on_read: Callable[[], None] = lambda: None,
         pace: CopyPace = ANY_PACE,
+        ledger: CopyLedger | None = None,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
         receipt = super().copy(feed, relation, requests, position, on_progress, on_read=on_read, pace=pace)

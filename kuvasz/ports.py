@@ -259,6 +259,51 @@ class AnyPace:
 ANY_PACE: Final = AnyPace()
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierParts:
+    """What an earlier attempt at a copy has left, and how to find out what is not so any more."""
+
+    made_for: str  #: see `CopyLedger.begin`
+    parts: Mapping[int, str]  #: number of a request -> see `CopyLedger.note`
+    #: all changes of the table whose transactions the earliest of the attempts did not see, and this copy sees; once
+    changes: Iterable[Segment | Truncation]
+    #: returns what reads, as this copy sees them, the rows with some values of some columns of the source
+    look_up: Callable[[Sequence[str], Sequence[tuple[str, ...]]], CopyRequest]
+
+
+class CopyLedger(Protocol):
+    """What is finished of one copy, so that a later attempt goes on from there. From any thread."""
+
+    earlier: EarlierParts | None  #: None: there was no attempt that this one can go on from
+
+    def begin(self, made_for: str, why: str = "") -> None:
+        """Begin a copy that uses nothing of an earlier one.
+
+        Args:
+            made_for: What its files are made for: they are of no use for anything else.
+            why: Why what an earlier attempt has left is of no use; empty where there was none.
+
+        Raises:
+            SourceError: What was noted before may still be there.
+        """
+
+    def go_on(self, keys: int) -> None:
+        """Go on from what an earlier attempt has left, but for the rows of so many keys."""
+
+    def note(self, number: int, made: str) -> None:
+        """Note what was made of a request, and can be found again by a later attempt; durable when this returns."""
+
+    def close(self) -> None:
+        """Forget all of it, for good: what was made is about to become visible.
+
+        Raises:
+            SourceError: It may still be there.
+        """
+
+    def reopen(self) -> None:
+        """Note all of it again: it did not become visible, and never will by itself."""
+
+
 class SourceNotes(Protocol):
     """What a lake remembers of each source's table in a target, beside rows and position. Calls block.
 
@@ -430,6 +475,11 @@ class Lake(Protocol):
         """The Spark in which tables can be compared with their sources beside all else; None: they cannot be."""
         return None
 
+    @property
+    def resumes_copies(self) -> bool:
+        """Whether a copy can go on from the parts that one before it, of another process, has finished."""
+        return False
+
     def patrol(self) -> Sequence[Failure]:
         """Look at the targets as others may have left them since their last commits.
 
@@ -563,13 +613,14 @@ class Lake(Protocol):
         *,
         on_read: Callable[[], None] = lambda: None,
         pace: CopyPace = ANY_PACE,
+        ledger: CopyLedger | None = None,
     ) -> Receipt:
         """Copy a source table and make it visible in one commit with its position.
 
         `relation` has the columns of the requests' rows: those that the target takes.
         Rows of this source that the target already has are replaced. `on_progress(requests done, rows)` is called
         from any thread. `on_read()` is called when all requests have been read, before the commit: should it raise,
-        nothing was read that counts. `pace` is asked before each request.
+        nothing was read that counts. `pace` is asked before each request. `ledger` comes if `resumes_copies`.
         """
 
     def forget(

@@ -65,10 +65,10 @@ def exchange(file: Path, text: str, *, is_durable: bool = True, is_private: bool
             os.fsync(stream.fileno())
     fresh.replace(file)
     if is_durable:
-        _sync(file.parent)
+        sync(file.parent)
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     """Have a crash of the machine leave files in a folder under the names that they have now."""
     with contextlib.suppress(OSError):  # some mounted volumes cannot, and the file has its name
         descriptor = os.open(folder, os.O_RDONLY)
@@ -84,4 +84,4 @@ def _close(folder: Path, found: os.stat_result) -> None:
         folder.chmod(mode & ~_OTHERS)
 
 
-__all__ = ["exchange", "make", "make_state"]
+__all__ = ["exchange", "make", "make_state", "sync"]

@@ -70,7 +70,7 @@ FACTS: Final[dict[str, Fact]] = {
             "files_after": "data files afterwards",
             "files_before": "data files before",
             "inserts": "rows that were inserted at the source",
-            "keys": "rows that were mended",
+            "keys": "rows that were mended, or are read once more",
             "left": "rows that differ and were not mended",
             "mended": "rows that were mended",
             "pid": "of a session at the source",

@@ -32,9 +32,9 @@ from kuvasz.source.catalog import entries
 from kuvasz.source.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kuvasz.model import TableName
+    from kuvasz.model import PgType, TableName
     from kuvasz.source.catalog.table import SourceTable
 
 T = TypeVar("T")
@@ -146,6 +146,8 @@ class CopyRange:
     first_block: int = 0
     end_block: int | None = None  #: exclusive; None: to the end, however far the table has grown
     size: int = 0  #: bytes at the source, an estimate
+    #: columns, and rows of values of them as SQL has them between VALUES: only rows with such come, by an index
+    wanted: tuple[tuple[str, ...], str] | None = dataclasses.field(default=None, repr=False)
     rows_per_second: float = 0.0  #: that are read at most; 0: as fast as they come
     #: returns the source's url as it is now; nothing: `conninfo` stays as it is
     url: Callable[[], str] | None = dataclasses.field(default=None, repr=False, compare=False)
@@ -175,6 +177,8 @@ class CopyRange:
 
     def query(self) -> str:
         """Return the COPY statement."""
+        if self.wanted is not None:
+            return f"COPY ({self._look_up(*self.wanted)}) TO STDOUT"
         bounds = []
         # Also from block 0: the table is to be read in its own order, not by whatever index a condition has.
         if self.first_block > 0 or self.end_block is not None or self.where:
@@ -186,6 +190,12 @@ class CopyRange:
         where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
         columns = sql.identifiers(self.columns)
         return f"COPY (SELECT {columns} FROM ONLY {sql.qualified(self.table)}{where}) TO STDOUT"
+
+    def _look_up(self, key: tuple[str, ...], values: str) -> str:
+        table, names = sql.qualified(self.table), sql.identifiers(key)
+        where = f" AND ({self.where})" if self.where else ""
+        columns = sql.identifiers(self.columns)
+        return f"SELECT {columns} FROM ONLY {table} WHERE ({names}) IN (VALUES {values}){where}"
 
     def read(self, chunk_bytes: int = 8 << 20) -> Iterator[memoryview]:
         """Read the rows, in COPY's text format.
@@ -234,8 +244,7 @@ class CopyRange:
         name = sql.qualified(self.table)
         columns = ", ".join(sql.literal(column) for column in self.columns)
         return (
-            f"{opening(self.snapshot_name)} SET LOCAL enable_seqscan = off; SET LOCAL jit = off;"
-            " SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off;"
+            f"{opening(self.snapshot_name)} SET LOCAL enable_seqscan = off; SET LOCAL jit = off;{self._by_way_of()}"
             # One range is one process at the source; how many there are is copy_parallelism's to say.
             " SET LOCAL max_parallel_workers_per_gather = 0;"
             f" SELECT FROM ONLY {name} WHERE false;"
@@ -248,6 +257,12 @@ class CopyRange:
             f" WHERE n.nspname = {sql.literal(self.table.schema)} AND c.relname = {sql.literal(self.table.name)};"
         )
 
+    def _by_way_of(self) -> str:
+        """Return the statements that leave the planner one way."""
+        if self.wanted is None:
+            return " SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off;"
+        return " SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off;"
+
     def _refusal(self, result: pq.abc.PGresult, place: str, doing: str) -> SourceError:
         state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
         message = result.get_error_message()
@@ -257,6 +272,16 @@ class CopyRange:
         grant = f"GRANT SELECT ON {sql.qualified(self.table)} TO …; and GRANT USAGE ON SCHEMA"
         mend = f"{grant} {sql.identifier(self.table.schema)} TO …;"
         return failure.of(state, message, place=place, doing=doing, mend=mend)
+
+
+def wanted_values(types: Iterable[PgType], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of values of some types as `CopyRange.wanted` has them; at least one."""
+    # Later rows' become what the first row's are (manual, section 10.5 "UNION, CASE, and Related Constructs").
+    typed = (
+        f"{sql.literal(value)}::{sql.identifier(one.schema)}.{sql.identifier(one.name)}"
+        for value, one in zip(rows[0], types, strict=True)
+    )
+    return ", ".join([f"({', '.join(typed)})", *(f"({', '.join(map(sql.literal, row))})" for row in rows[1:])])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

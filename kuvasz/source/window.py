@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from psycopg import pq
 
+from kuvasz import lsn
 from kuvasz.decode import messages
 from kuvasz.errors import SourceError, place_of
 from kuvasz.model import POSTGRES_EPOCH_US, Segment, Transactions, Truncation
@@ -144,6 +145,38 @@ class Window:
     def _broken(self, why: str) -> SourceError:
         return SourceError(f"{self._place}: cannot {self._doing}: {why.strip() or 'the stream ended'}",
                            hint="run it again")  # fmt: skip
+
+
+def copy_slot(pgconn: pq.abc.PGconn, slot: str, name: str, source: str) -> int:
+    """Make a temporary slot that begins where another one stands, which may be streamed meanwhile and stays there.
+
+    Args:
+        pgconn: A replication session, idle. The slot goes with it.
+        slot: The other slot.
+        name: The new one's.
+        source: Name of the source.
+
+    Returns:
+        The LSN at which it begins: transactions whose commit records start there, or later, will come.
+
+    Raises:
+        SourceError: The server cannot, or not now.
+    """
+    place, doing = place_of(source), f"copy slot {slot}"
+    statement = (
+        f"SELECT pg_copy_logical_replication_slot({sql.literal(slot)}, {sql.literal(name)}, true);"
+        f" SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = {sql.literal(name)}"
+    )
+    with failure.translated(place, doing):
+        pgconn.send_query(statement.encode())
+        found, last = None, None
+        while (result := pgconn.get_result()) is not None:
+            found, last = last, result
+    if found is None or last is None or last.status != pq.ExecStatus.TUPLES_OK or last.ntuples != 1:
+        state = None if last is None else last.error_field(pq.DiagnosticField.SQLSTATE)
+        text = pgconn.get_error_message() if last is None else last.get_error_message()
+        raise failure.of(state.decode() if state else None, text, place=place, doing=doing)
+    return lsn.parse((last.get_value(0, 0) or b"0/0").decode())
 
 
 def split(change: Segment | Truncation, end: int) -> tuple[Segment | Truncation | None, Segment | Truncation | None]:

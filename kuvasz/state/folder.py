@@ -7,6 +7,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from kuvasz.state.address_file import AddressFile
+from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.state.feed_file import FeedFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.note_file import NoteFile
@@ -99,6 +100,11 @@ class StateFolder(StateStore):
     def files(self, source: str) -> RelationFiles:
         """Return `files/<source>.json`."""
         return RelationFiles(self._folder, source)
+
+    @override
+    def ledger(self, target: str, source: str) -> LedgerFile:
+        """Return `copies/<digest>.jsonl`."""
+        return LedgerFile(self._folder, target, source)
 
     @override
     def own(self, does: str) -> FolderLock:

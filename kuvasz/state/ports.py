@@ -534,6 +534,49 @@ class StoredNotices(Protocol):
         """Keep how far a webhook has been told; durable when this returns, or the log says why not."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDocument:
+    """What a ledger says of a copy."""
+
+    head: Mapping[str, Any]  #: what it was begun as
+    parts: Mapping[int, str]  #: number of a part that is finished -> what was made of it
+    seconds: float  #: that all of it took, without times at which nobody copied
+
+
+class StoredLedger(Protocol):
+    """What is finished of one table's copy. Without it the copy begins again. From any thread."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything is kept that counts."""
+
+    def read(self) -> LedgerDocument | None:
+        """Return what it says; None if nothing is kept that counts."""
+
+    def begin(self, head: Mapping[str, Any], parts: Mapping[int, str], seconds: float = 0.0) -> None:
+        """Keep this in place of all that it said. Where that fails nothing is kept.
+
+        Raises:
+            StateError: What it said before may still be there.
+        """
+
+    def go_on(self) -> None:
+        """Take further parts to those that are there."""
+
+    def note(self, number: int, made: str, seconds: float) -> None:
+        """Add a part that is finished, after so many seconds; durable when this returns.
+
+        Where that fails no further ones are kept.
+        """
+
+    def remove(self) -> None:
+        """Forget what it says, for good.
+
+        Raises:
+            StateError: It may still be there.
+        """
+
+
 class StateStore(Protocol):
     """The store. Nothing in it is touched before it is asked for."""
 
@@ -579,6 +622,10 @@ class StateStore(Protocol):
     def files(self, source: str) -> StoredFiles:
         """Return the files of a source's tables."""
 
+    def ledger(self, target: str, source: str) -> StoredLedger | None:  # noqa: ARG002 (of those that keep one)
+        """Return the ledger of a table's copy; None: nothing of a copy outlives the process."""
+        return None
+
     def own(self, does: str) -> Ownership:
         """Return the right to the store, which is yet to be taken.
 
@@ -593,6 +640,7 @@ __all__ = [
     "FormerPosition",
     "KnownFile",
     "LeaseHolder",
+    "LedgerDocument",
     "Note",
     "NoteStore",
     "Ownership",
@@ -602,6 +650,7 @@ __all__ = [
     "StoredAddress",
     "StoredFeeds",
     "StoredFiles",
+    "StoredLedger",
     "StoredNotices",
     "StoredNumbers",
     "StoredRecord",

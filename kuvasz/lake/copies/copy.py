@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.lake.copies.copy_commits import CopiedTable
+from kuvasz.lake.copies.resumption import Resumption, can_resume
 from kuvasz.model import TableType
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.copies.order import Order
     from kuvasz.model import SourcePosition
     from kuvasz.modes.shape import Shape
-    from kuvasz.ports import CopyRequest, Receipt
+    from kuvasz.ports import CopyLedger, CopyRequest, Receipt
 
 
 class CopyJob:
@@ -34,12 +35,23 @@ class CopyJob:
         order: What is copied.
         commits: Make it visible.
         on_read: Called when all of it is read, before the commit.
+        ledger: Keeps what is finished of it; None: nothing does.
+        known_files: Returns the names of all files that any snapshot of the table knows.
     """
 
-    def __init__(self, order: Order, commits: CopyCommits, on_read: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        order: Order,
+        commits: CopyCommits,
+        on_read: Callable[[], None],
+        ledger: CopyLedger | None = None,
+        known_files: Callable[[], set[str]] = set,
+    ) -> None:
         self._order = order
         self._commits = commits
         self._on_read = on_read
+        self._ledger = ledger
+        self._known_files = known_files
         self._table = order.table
         self._source = order.feed.source
         self._shape = order.shape()
@@ -66,13 +78,29 @@ class CopyJob:
         self._shape = self._shape_at(position)
         copied = CopiedFiles(self._order, self._shape, self._folder)
         try:
+            if self._ledger is not None and copied.keys.is_sorted and can_resume(self._shape):
+                resumption = Resumption(self._order, self._shape, copied.keys, self._known_files)
+                copied.resume(self._ledger, resumption.begin(self._ledger))
             copied.read(requests, position.lsn, on_progress)
             self._on_read()
+            copied.settle()
+            return self._commit(copied, position)
+        except BaseException as error:
+            copied.remove(error)
+            raise
+
+    def _commit(self, copied: CopiedFiles, position: SourcePosition) -> Receipt:
+        """Commit a copy. From here on nobody is to take its files for finished ones: they may be in the table."""
+        ledger = copied.ledger
+        if ledger is not None:
+            ledger.close()
+        try:
             return self._commits.commit(
                 CopiedTable(order=self._order, shape=self._shape, files=copied, position=position)
             )
         except BaseException:
-            copied.remove()
+            if ledger is not None and not copied.is_kept:
+                ledger.reopen()
             raise
 
     def _shape_at(self, position: SourcePosition) -> Shape:

@@ -12,6 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kuvasz.errors import ForeignChange, InternalError, KuvaszError, LakeError, TableError, TableStuck, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit.resolution import Resolution
@@ -235,9 +237,11 @@ def _adopt(table: LakeTable, copied: CopiedTable, changeset: Changeset) -> list[
         if gone and table.target.type is not TableType.CLONE:
             # What the source holds now is all that is known from here on: a gap within the rows would be worse.
             _log.tell(Event.COPIED_OVER, table=table.name, source=source, files=gone)
-    if files.is_sorted:
+    if files.keys.is_sorted:
         for number, file in numbered:
             changeset.add(number, file, order.sid)
+            if (dead := files.dead.get(file.path)) is not None:
+                changeset.delete(np.full(len(dead), number, np.uint32), dead)
         return [(number, files.keys.records(file.path)) for number, file in numbered]
     keys = (files.keys.keys(file.path) for file in files.files)
     Resolution(table.rows, changeset).adopt(numbered, keys, order.sid)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kuvasz.errors import LakeError
+from kuvasz.fold.difference import find
 from kuvasz.fold.keys import Keys, frozen
 from kuvasz.index import bulk
 
 if TYPE_CHECKING:
-    from kuvasz.model import UInt64s
+    from kuvasz.model import UInt32s, UInt64s
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +35,13 @@ class KeyFiles:
             LakeError: There is no room.
             InternalError: They are to be sorted, and one is there twice.
         """
-        kept = bulk.of_one_file(keys) if self.is_sorted else np.stack([keys.hi, keys.lo])
+        self._save(data_path, bulk.of_one_file(keys) if self.is_sorted else np.stack([keys.hi, keys.lo]))
+
+    def _save(self, data_path: str, kept: UInt64s) -> None:
+        path = self._path(data_path)
         try:
-            np.save(self._path(data_path), kept)
+            path.unlink(missing_ok=True)  # what is mapped from it stays
+            np.save(path, kept)
         except OSError as error:
             message = f"the keys of a copy cannot be kept below {self.folder.parent}: {error}"
             raise LakeError(message, hint="make room; it is tried again") from error
@@ -45,6 +50,30 @@ class KeyFiles:
         """Return what is kept of a data file whose keys are sorted, mapped from disk."""
         return frozen(np.load(self._path(data_path), mmap_mode="r").view(np.ndarray))
 
+    def leave_out(self, data_path: str, keys: Keys) -> UInt32s:
+        """Keep the rows of some keys no more; sorted keys alone can do that.
+
+        Args:
+            data_path: The data file.
+            keys: The keys, ascending.
+
+        Returns:
+            Which rows of the data file they are.
+
+        Raises:
+            LakeError: There is no room.
+        """
+        records = self.records(data_path)
+        is_named = find(keys, _keys_of(records)) >= 0
+        rows: UInt32s = (records[is_named, 2] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
+        if len(rows):
+            self._save(data_path, records[~is_named])
+        return rows
+
+    def ascending(self, data_path: str) -> Keys:
+        """Return the keys of a data file if they are sorted, in their order."""
+        return _keys_of(self.records(data_path))
+
     def keys(self, data_path: str) -> Keys:
         """Return the keys of a data file if they are not sorted, mapped from disk."""
         hi, lo = self.records(data_path)
@@ -52,6 +81,10 @@ class KeyFiles:
 
     def _path(self, data_path: str) -> Path:
         return self.folder / f"{data_path.rpartition('/')[2]}.npy"
+
+
+def _keys_of(records: UInt64s) -> Keys:
+    return Keys(hi=records[:, 0].copy(), lo=records[:, 1].copy())
 
 
 __all__ = ["KeyFiles"]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.compare.comparison import OnProgress
     from kuvasz.lake.table.table import LakeTable
     from kuvasz.model import Relation, SourcePosition
-    from kuvasz.ports import CopyPace, CopyRequest, Feed, Pending, Receipt, TableWork, Target
+    from kuvasz.ports import CopyLedger, CopyPace, CopyRequest, Feed, Pending, Receipt, TableWork, Target
     from kuvasz.state.ports import Witness
 
 _log = EventLog(__name__)
@@ -277,6 +277,12 @@ class IcebergLake(Lake):
 
     # Copies
 
+    @property
+    @override
+    def resumes_copies(self) -> bool:
+        """See `kuvasz.ports.Lake.resumes_copies`."""
+        return True
+
     @override
     def copy(
         self,
@@ -288,10 +294,13 @@ class IcebergLake(Lake):
         *,
         on_read: Callable[[], None] = lambda: None,
         pace: CopyPace = ANY_PACE,
+        ledger: CopyLedger | None = None,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
         with self._order(feed, relation, "copy", pace) as order:
-            return CopyJob(order, self._copy_commits, on_read).run(requests, position, on_progress)
+            known_files = functools.partial(self.engine.catalog.known_files, feed.target)
+            job = CopyJob(order, self._copy_commits, on_read, ledger, known_files)
+            return job.run(requests, position, on_progress)
 
     @override
     def repair(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import math
 import threading
 import time
@@ -31,6 +32,7 @@ from kuvasz.lake.maintenance.orphans import Busy, Orphans, held
 from kuvasz.lake.maintenance.replace_files import Outcome, Rewrite, Swapped, facts, read_ahead
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.ports import Upkeep
+from kuvasz.state.copies import ledger_file
 
 _log = EventLog(__name__)
 
@@ -60,7 +62,7 @@ class Maintainer:
         jobs: Runs what is written anew.
         tables: Gives the tables there are.
         keys_of: Gives what hashes a table's keys, None for a table without an index.
-        state: A folder, for the times at which orphans were looked for.
+        state: The state folder: when orphans were looked for, and what is finished of copies.
     """
 
     def __init__(
@@ -77,7 +79,8 @@ class Maintainer:
         self._jobs = jobs
         self._tables = tables
         self._keys_of = keys_of
-        self._orphans = Orphans(catalog, config.orphan_age, state / "orphans.json")
+        parts = functools.partial(ledger_file.parts_of, state)
+        self._orphans = Orphans(catalog, config.orphan_age, state / "orphans.json", parts)
         self._stop = threading.Event()
         self._turn = threading.Lock()
         self._seen: dict[str, _Seen] = {}

@@ -1,7 +1,8 @@
 """Files that a killed kuvasz, or a commit that nobody knows of, left behind: found and removed once a day.
 
 Only files with kuvasz's own names in the table's own data folder are ever looked at, and of these only such as no
-snapshot knows, nothing of this process is about to commit, and that are older than any write takes.
+snapshot knows, nothing of this process is about to commit, no copy that was cut off goes on from, and that are older
+than any write takes.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kuvasz import failpoints
 from kuvasz.errors import LakeError, place_of
 from kuvasz.events import Event, EventLog
+from kuvasz.lake.copies.resumption import paths_in
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.table.table import LakeTable
 
@@ -56,12 +58,20 @@ class Orphans:
         catalog: Where the tables are.
         age_s: Younger files may still be on their way into a commit.
         file: Remembers when each table was looked at.
+        parts_of: Returns what is noted of finished parts of copies of a table, see `kuvasz.ports.CopyLedger.note`.
     """
 
-    def __init__(self, catalog: Catalog, age_s: float, file: Path) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        age_s: float,
+        file: Path,
+        parts_of: Callable[[str], Iterable[str]] = lambda _: (),
+    ) -> None:
         self._catalog = catalog
         self._age_s = age_s
         self._file = file
+        self._parts_of = parts_of
         self._looked: dict[str, float] = _read(file)
 
     def visit(self, table: LakeTable) -> None:
@@ -86,6 +96,8 @@ class Orphans:
         """
         if table.commits.copies:
             return []  # what a copy has written is known to it alone, and it may take days
+        # A copy that begins from now on knows of no more files than this: its process adds what it writes itself.
+        finished = {path.rpartition("/")[2] for text in self._parts_of(table.name) for path in paths_in(text)}
         oldest = time.time() - age_s
         folder = f"{table.definition.location}/data/"
         listed = {}
@@ -94,6 +106,7 @@ class Orphans:
             name = path.rpartition("/")[2]
             if name.startswith(_PREFIX) and changed_at < oldest and path.rstrip("/").endswith(f"/data/{name}"):
                 listed[name] = f"{folder}{name}"
+        listed = {name: path for name, path in listed.items() if name not in finished}
         unknown = listed.keys() - self._catalog.known_files(table.name) if listed else set()
         if not unknown:
             return []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.memory.write_stage import MemoryWritten
     from kuvasz.model import Relation, SourcePosition
     from kuvasz.modes.clone import Copied
-    from kuvasz.ports import CopyPace, CopyRequest, Failure, Feed, TableWork, Target, Upkeep
+    from kuvasz.ports import CopyLedger, CopyPace, CopyRequest, Failure, Feed, TableWork, Target, Upkeep
 
 _CHUNK_BYTES = 8 << 20
 
@@ -279,6 +279,7 @@ class MemoryLake(Lake):
         *,
         on_read: Callable[[], None] = lambda: None,
         pace: CopyPace = ANY_PACE,
+        ledger: CopyLedger | None = None,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
         receipt = self._copy(feed, relation, requests, position, on_progress, on_read, pace, keeps=False)

@@ -29,6 +29,14 @@ WHERE c.oid = ANY(%s::oid[])
 """
 
 
+_VERSIONS = """
+SELECT concat_ws(' ', c.oid || ':' || c.xmin, c.relfilenode, (
+    SELECT string_agg(i.indexrelid || ':' || i.xmin, ' ' ORDER BY i.indexrelid) FROM pg_index i
+    WHERE i.indrelid = c.oid AND i.indisunique))
+FROM pg_class c WHERE c.oid = %(oid)s
+"""
+
+
 def load(connection: psycopg.Connection[Any], oids: Collection[int]) -> frozenset[Entry]:
     """Return the entries of tables, by their OIDs; those that are gone are left out.
 
@@ -39,6 +47,20 @@ def load(connection: psycopg.Connection[Any], oids: Collection[int]) -> frozense
     """
     with failure.translated(place(connection), "read the catalog"):
         return frozenset(connection.execute(_ENTRIES, (sorted(oids),)).fetchall())
+
+
+def versions(connection: psycopg.Connection[Any], oid: int) -> str:
+    """Return by which transactions the rows of a table and of its unique indexes in the catalog were written.
+
+    They are others once the table was altered in any way, its replica identity included, also if that was undone.
+    VACUUM and ANALYZE leave them.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    with failure.translated(place(connection), "read the catalog"):
+        row = connection.execute(_VERSIONS, {"oid": oid}).fetchone()
+    return "" if row is None else str(row[0])
 
 
 def changed(before: Collection[Entry], now: Collection[Entry], oid: int) -> list[TableName]:
@@ -56,4 +78,4 @@ def changed(before: Collection[Entry], now: Collection[Entry], oid: int) -> list
     return sorted((TableName(schema=schema, name=name) for one, schema, name in lost if one in there), key=str)
 
 
-__all__ = ["Entry", "changed", "load"]
+__all__ = ["Entry", "changed", "load", "versions"]

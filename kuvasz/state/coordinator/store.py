@@ -27,6 +27,7 @@ from kuvasz.state.coordinator.number_documents import NumberDocuments
 from kuvasz.state.coordinator.pieces import SharedPieces
 from kuvasz.state.coordinator.record_document import RecordDocument
 from kuvasz.state.coordinator.witness_documents import WitnessDocuments
+from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.notices.notice_documents import NoticeDocuments
 from kuvasz.state.ports import StateStore
@@ -143,6 +144,11 @@ class CoordinatorStore(StateStore):
     def log_index(self) -> CoordinatedIndex:
         """The index of the staged log."""
         return CoordinatedIndex(self._database, self._cluster, self._lease)
+
+    @override
+    def ledger(self, target: str, source: str) -> LedgerFile:
+        """See `StateStore.ledger`: a file of this machine."""
+        return LedgerFile(self._folder, target, source)
 
     @override
     def own(self, does: str) -> ClusterOwnership:

@@ -54,6 +54,11 @@ class Slot:
         self._standing = standing
         self._parked_lsn = parked_lsn
 
+    @property
+    def timeline(self) -> int:
+        """The timeline of the server that was compared last."""
+        return self._standing.standing.timeline
+
     def is_of_now(self, taken: slots.ExportedSnapshot | SourcePosition) -> bool:
         """Whether a snapshot, or a copy, is of the server that was compared last, and not started anew since."""
         return self._standing.standing.started_us in {0, taken.started_us}

@@ -44,6 +44,7 @@ from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.tables.copy_hours import CopyHours
 from kuvasz.sync.tables.copy_server import CopyServer
+from kuvasz.sync.tables.copy_ledgers import CopyFacts, CopyLedgers
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
@@ -89,6 +90,7 @@ class Copies:
     ) -> None:
         self.hours = CopyHours(context)
         self.server = CopyServer(context)
+        self._ledgers = CopyLedgers(context, slot)
         self._source = context.source
         self._context = context
         self._lake = context.shared.lake
@@ -220,7 +222,8 @@ class Copies:
         is_waiting = self._is_due(spec) and self.hours.is_over(spec)
         self.hours.note(spec, is_waiting=is_waiting)
         is_held = self._context.shared.progress.is_held(self._source_tables.name(spec), spec.identifier)
-        if is_waiting and is_held and not await self._context.ask(self._may_have_rows, spec):
+        is_needed = is_held and self._ledgers.has(spec)  # what is finished of it goes on from there, too
+        if is_waiting and is_held and not is_needed and not await self._context.ask(self._may_have_rows, spec):
             self._source_tables.release(spec)
         return is_waiting
 
@@ -272,8 +275,6 @@ class Copies:
             sessions=under.sessions if is_small(table) else None,
         )  # fmt: skip
         begin = time.monotonic()
-        self._source_tables.note(spec, copy_total=len(ranges), copy_done=0, copy_began=begin)
-        progress = self._progress(spec, len(ranges), check)
         position = SourcePosition(
             lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
             published=published, started_us=taken.started_us, is_skip=is_skip,
@@ -286,19 +287,24 @@ class Copies:
                 self._context.lifetime.call(turn.give_back)
 
         if not self._needs_copy(spec):
+            self._ledgers.drop(spec)
+            progress = self._begun(spec, ranges, begin, check)
             self._repair(spec, table, ranges, position, progress, on_read)
             self._take_back(spec, taken, to_repair=True)
             return
         feed = feed_of(self._source, spec)
-        receipt = self._lake.copy(
-            feed,
-            table.relation,
-            ranges,
-            position,
-            progress,
-            on_read=on_read,
-            pace=self.hours.pace(spec, under.taken_at, turn, check),
-        )
+        facts = CopyFacts(spec=spec, under=under, table=table, names=names, system_id=system_id)
+        with self._ledgers.of(facts, ranges) as (ledger, wanted):
+            receipt = self._lake.copy(
+                feed,
+                table.relation,
+                wanted,
+                position,
+                self._begun(spec, wanted, begin, check),
+                on_read=on_read,
+                pace=self.hours.pace(spec, under.taken_at, turn, check),
+                **({} if ledger is None else {"ledger": ledger}),
+            )
         self._take_back(spec, taken, to_repair=False)
         self._approvals.closed(spec)
         self._source_tables.note(spec, copies=1, rejected=sum(receipt.rejected.values()))
@@ -349,7 +355,13 @@ class Copies:
         message = f"{place_of(self._source.name)}: its server was started anew, or another took over"
         return SourceError(f"{message}, while a table was copied", hint="it is copied again by itself")
 
-    def _progress(self, spec: SourceTableSpec, total: int, check: Callable[[], None]) -> OnProgress:
+    def _begun(
+        self, spec: SourceTableSpec, ranges: Sequence[snapshot.CopyRange], begin: float, check: Callable[[], None]
+    ) -> OnProgress:
+        """Have it shown that a copy begins; returns what shows how far it is."""
+        total = len(ranges)
+        self._source_tables.note(spec, copy_total=total, copy_done=0, copy_began=begin)
+
         def progress(done: int, rows: int) -> None:
             self._source_tables.note(spec, copy_done=done, copied_rows=rows)
             self._context.shared.on_copy(self._source.name, spec.identifier, done, total, rows)

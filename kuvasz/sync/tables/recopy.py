@@ -49,6 +49,8 @@ class PositionReset:
             spec.identifier,
             self._source_tables.name(spec),
         )
+        if (ledger := shared.state.ledger(target, name)) is not None:
+            ledger.remove()  # what is finished of a copy may be of what is not there any more
         to_repair = source_tables.look(spec).is_repair
         is_gone = self.is_stranger(spec)
         try:

@@ -13,6 +13,7 @@ GATHERED = {
     "**facts": {"source", "table", "lsn", "rows", "seconds", "result", "untold", "before"},
     "**shown": {"by", "person", "what", "target"},
     "**of": {"source"},
+    "**self._told": {"source", "table"},
     "**why": {"error"},
 }
 

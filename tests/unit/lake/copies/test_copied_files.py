@@ -55,14 +55,14 @@ def test_keys_are_sorted_only_where_the_index_takes_files_at_once(
     local_world: LocalWorld, tmp_path: Path, relation: Relation
 ) -> None:
     """The rows of a table without a key are counted one by one."""
-    assert begin(local_world, tmp_path, relation=relation).is_sorted is (relation is ITEMS)
+    assert begin(local_world, tmp_path, relation=relation).keys.is_sorted is (relation is ITEMS)
 
 
 def test_a_range_that_fails_ends_the_copy_and_nothing_is_left(local_world: LocalWorld, tmp_path: Path) -> None:
     copied = begin(local_world, tmp_path)
     with pytest.raises(SourceError, match="the connection to eu was lost"):
         copied.read([RANGES[0], Lines(((9, 9, "z"),), fails=True)], 1000, lambda *_: None)
-    copied.remove()
+    copied.remove(SourceError("lost"))
     assert local_world.orphans() == []
 
 
@@ -70,5 +70,5 @@ def test_files_that_may_be_in_the_table_are_kept(local_world: LocalWorld, tmp_pa
     copied = begin(local_world, tmp_path)
     copied.read(RANGES, 1000, lambda *_: None)
     copied.keep()
-    copied.remove()
+    copied.remove(SourceError("lost"))
     assert len(local_world.orphans()) == 2

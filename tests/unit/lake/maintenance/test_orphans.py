@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from kuvasz.errors import LakeError
+from kuvasz.lake.copies.resumption import WrittenFiles
+from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.maintenance import orphans
 from kuvasz.lake.maintenance.orphans import Busy, Orphans, held
+from kuvasz.state.copies.ledger_file import LedgerFile
 from tests.support.changes import TARGET, Sender, delete, insert, work
 from tests.support.local_lake import LocalWorld
 
@@ -75,6 +78,21 @@ def test_what_this_process_is_about_to_commit_stays(bench: Bench) -> None:
         bench.age(bench.data / name, 1e6)
     assert bench.orphans().remove(bench.table, HOUR_S) == []
     assert bench.world.orphans() == unknown
+
+
+def test_what_is_finished_of_a_copy_that_was_cut_off_stays(bench: Bench) -> None:
+    left, other = bench.leave("kvsz-left.parquet"), bench.leave("kvsz-other.parquet")
+    made = WrittenFiles(files=(DataFile(path=f"file://{left}", rows=1, size=1, json="{}"),), rejected={})
+    ledger = LedgerFile(bench.world.config.pipeline.state_folder, TARGET, "eu")
+    ledger.begin({}, {0: made.render()})
+    maintenance = bench.world.lake.maintenance
+    maintenance.start()
+    assert maintenance.maintainer is not None
+    removed = maintenance.maintainer._orphans.remove(bench.table, HOUR_S)
+    assert [path.rpartition("/")[2] for path in removed] == [other.name]
+    ledger.remove()
+    removed = maintenance.maintainer._orphans.remove(bench.table, HOUR_S)
+    assert [path.rpartition("/")[2] for path in removed] == [left.name]
 
 
 def test_while_a_copy_is_on_its_way_nothing_can_be_said(bench: Bench) -> None:

@@ -1,0 +1,1 @@
+"""What is finished of copies that are under way."""

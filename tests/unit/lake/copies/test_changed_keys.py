@@ -1,0 +1,42 @@
+"""The keys that changes touch, once each, with their texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kuvasz.fold.keys import Keys
+from kuvasz.lake.copies import changed_keys
+from kuvasz.lake.copies.changed_keys import ChangedKeys, distinct
+from kuvasz.modes.shape import Shape
+from tests.support.changes import SAME, Sender, delete, insert, update
+from tests.support.shapes import pairs, shape
+
+
+def taken(of: Shape, *messages: bytes) -> ChangedKeys:
+    found = ChangedKeys(lambda _: of)
+    for message in messages:
+        found.add(Sender().one(message))
+    return found
+
+
+@pytest.mark.parametrize("most", [1, 1000])
+def test_each_key_is_there_once_however_it_was_touched(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(changed_keys, "_ROUND", most)
+    found = taken(shape(), insert(1), update(2, 3, SAME), update(5, 1, SAME, old=4), delete(7), delete(1), insert(2))
+    assert found.most >= 5
+    assert len(found.keys) == 5
+    assert pairs(found.keys) == sorted(pairs(found.keys))
+    batches = list(found.rows(2))
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    assert sorted(row for batch in batches for row in batch) == [("1",), ("2",), ("4",), ("5",), ("7",)]
+
+
+def test_without_changes_there_are_none() -> None:
+    found = ChangedKeys(lambda _: shape())
+    assert (len(found.keys), list(found.rows(3)), found.most) == (0, [], 0)
+
+
+def test_distinct_keys_ascend() -> None:
+    keys = Keys(hi=np.array([2, 1, 2, 1], np.uint64), lo=np.array([1, 9, 1, 3], np.uint64))
+    assert pairs(keys.take(distinct(keys))) == [(1, 3), (1, 9), (2, 1)]
