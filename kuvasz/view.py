@@ -94,7 +94,7 @@ def source_view(sync: SourceSync, progress: Progress, *, is_ended: bool) -> Sour
     received_lsn = 0 if reader is None else reader.received_lsn
     epoch = 0 if reader is None else reader.epoch
     state = "starting" if reader is None else reader.facts.state.value
-    error = sync.error or (reader.facts.error if reader is not None else None)
+    error = sync.error or (reader.error if reader is not None else None)
     return SourceView(
         name=name,
         state="error" if is_ended else "waiting" if reader is None and error else state,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 from kuvasz.config.model import ClusterRole
-from kuvasz.errors import LakeError, SlotLost, SourceError, StateError, place_of, start_over
+from kuvasz.errors import ConfigError, LakeError, SlotLost, SourceError, StateError, place_of, start_over
 from kuvasz.events import Event, EventLog
 from kuvasz.staging import slice_format
 from kuvasz.staging.apart.follower import LogFollower
@@ -83,8 +83,10 @@ class StagedLog:
         Raises:
             StateError: The coordinator does not answer.
             LakeError: The store does not.
+            ConfigError: What is staged is in another folder.
         """
         lease = self._index.open()
+        self._prove_place()
         positions = self._index.positions()
         with self._lock:
             self._sources = {
@@ -98,6 +100,28 @@ class StagedLog:
         self.writer.start(lease)
         _log.tell(Event.LOG_OPEN, place=self._store.place, sources=len(positions))
 
+    def _prove_place(self) -> None:
+        """Make sure that what is staged is in this folder; two names of one folder are no difference."""
+        before, here = self._index.lies_in(), self._store.place
+        if before == here:
+            return
+        needed = self._index.needed()
+        if needed and self._names().isdisjoint(needed):
+            there = "" if before is None else f", which {'is' if len(needed) == 1 else 'are'} in {before}"
+            raise ConfigError(
+                f"cluster.log: {here} has none of {len(needed)} staged objects that the lake lacks{there}",
+                hint="set it to what it was until nothing of the log's folder is left, or move the objects there",
+            )
+        if self.follower is None:
+            self._index.lay(here)
+
+    def _names(self) -> set[str]:
+        try:
+            return set(self._store.names())
+        except OSError as error:
+            hint = "see that `cluster.log` is a folder that kuvasz may list and write"
+            raise LakeError(f"cluster.log: {self._store.place} cannot be listed: {error}", hint=hint) from error
+
     def _remove_strays(self, lease: LogLease) -> None:
         """Remove objects that a process wrote which then died, or lost its lease: the index refuses them for ever.
 
@@ -106,12 +130,7 @@ class StagedLog:
         """
         known = set(self._index.objects())
         self.writer.removal.objects = len(known)
-        try:
-            names = self._store.names()
-        except OSError as error:
-            hint = "see that `cluster.log` is a folder that kuvasz may list and write"
-            raise LakeError(f"cluster.log: {self._store.place} cannot be listed: {error}", hint=hint) from error
-        self._store.remove([name for name in names if name not in known and is_of_before(name, lease)])
+        self._store.remove([name for name in self._names() if name not in known and is_of_before(name, lease)])
 
     def close(self) -> None:
         """Stage what has come, if that can be done soon, and end."""
@@ -171,8 +190,9 @@ class StagedLog:
         Raises:
             StateError: The coordinator does not answer.
         """
-        with self._turn():
-            source = self.source(name)
+        source = self.source(name)
+        # Where there are none nothing of it is on its way: it is connected also while the store is away.
+        with self._turn() if source.is_open else contextlib.nullcontext():
             # Of one that ended the last parts may be in memory alone, and those before them are needed.
             self._index.abandon_open(name, source.newest[1], source.known.past)
             source.abandon_open()
@@ -280,6 +300,10 @@ class StagedLog:
             if wanted not in self._index.slices(wanted.source, wanted.last - 1, through=0, most=1):
                 # The lake has it by now, or its transaction begins again.
                 raise SourceError(f"{place} is needed no more", hint="it is tried again") from error
+            there = self._index.lies_in()
+            if isinstance(error, FileNotFoundError) and there not in {None, self._store.place}:
+                hint = "give all processes the same `cluster.log`, which has what is staged; it is tried again"
+                raise SourceError(f"{place} is not there: what is staged is in {there}", hint=hint) from error
             why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
             hint = f"staged changes are missing, and the source has let go of them: {start_over(wanted.source)}"
             raise SlotLost(f"{place} {why}", hint=hint) from error

@@ -35,7 +35,8 @@ class StagedSource:
         self.on_added: Callable[[], None] = lambda: None  #: called on the loop
         self._keep_bytes = keep_bytes
         self._lock = threading.Lock()
-        self._is_left = False
+        self.is_left = False  #: it was let go of: whoever receives it begins again
+        self.is_open = True  #: parts of a transaction that has not ended may be staged, or wait to be
         self._kept = StretchList()
         self._dropped = 0 if position is None else position.number  #: number of the last one that is there no more
         self._added = self._dropped  #: of the last one that was ever there
@@ -62,7 +63,7 @@ class StagedSource:
         """Begin at a position, with nothing of before."""
         with self._lock:
             self.position, self.applied = position, position.applied
-            self._is_left = False
+            self.is_left, self.is_open = False, True
             self._dropped = self._added = max(self._added, position.number)
             self._kept.clear()
             self._base_lsn = position.lsn
@@ -110,18 +111,18 @@ class StagedSource:
     def leave(self) -> None:
         """Let go of all, and of what still comes: the source begins anew, or is not wanted any more."""
         with self._lock:
-            self._is_left = True
+            self.is_left = True
             self._kept.clear()
             self._weigh()
 
     def add(self, stretches: Sequence[Stretch]) -> None:
         """Take what came."""
         with self._lock:
-            if self._is_left:
+            if self.is_left:
                 return
             self._kept.add(stretches)
             if stretches:
-                self._added = stretches[-1].number
+                self._added, self.is_open = stretches[-1].number, bool(stretches[-1].open_lsn)
                 self._weigh()
         self.on_added()
 
@@ -133,6 +134,7 @@ class StagedSource:
                 self.generation += 1
             if not self._kept:
                 self._base_lsn, self._dropped = self.known.lsn, self._added
+            self.is_open = False
             self._weigh()
 
     # Whoever stages it

@@ -30,8 +30,12 @@ from kuvasz.state.staged.ports import LogIndex, LogLease, SourcesMoved, StagedPo
 
 _log = EventLog(__name__)
 
-#: Seconds between two notes of sources that only moved, and between two looks at what the lake has by now.
-_QUIET_S: Final = 1.0
+#: Seconds between two notes of sources that only moved, for each source that there is, the least and the most:
+#: whoever applies apart asks then for each of them what is staged of it.
+_QUIET_S, _LEAST_QUIET_S, _MOST_QUIET_S = 0.03, 1.0, 10.0
+
+#: Seconds between two looks at what the lake has by now.
+_SHORTEN_S: Final = 1.0
 
 _LOOK_S: Final = 0.02
 
@@ -116,38 +120,45 @@ class LogWriter:
             _log.tell(Event.BUG_IN_STAGING)
 
     def _stage(self) -> None:
-        staged_at = quiet_at = time.monotonic()
+        staged_at = quiet_at = shortened_at = time.monotonic()
+        quiet_s = self._quiet_s
         while not self._stop.is_set():
             self._stop.wait(_LOOK_S)
             now = time.monotonic()
             waiting = self._room.bytes
-            is_quiet = now - quiet_at >= _QUIET_S
+            is_quiet = now - quiet_at >= quiet_s
             if waiting >= self._object_bytes or (waiting and now - staged_at >= self._interval_s) or is_quiet:
                 staged_at = now
                 self._step()
             if is_quiet:
-                quiet_at = now
+                quiet_at, quiet_s = now, self._quiet_s
+            if now - shortened_at >= _SHORTEN_S:
+                shortened_at = now
                 self._shorten()
         self._step()
         self._shorten()
 
+    @property
+    def _quiet_s(self) -> float:
+        return min(max(_LEAST_QUIET_S, _QUIET_S * sum(1 for _ in self._sources())), _MOST_QUIET_S)
+
     def _step(self) -> None:
         with self.turn:
-            made = self._made()
+            by_name = {source.name: source for source in self._waiting()}  # of one that is left, nothing waits behind
+            made = self._made(by_name.values())
             if made is None or not self._put(made):
                 return
-            by_name = {source.name: source for source in self._waiting()}
             for name, (_, after) in made.moves.items():
                 by_name[name].staged(after)
         self._on_staged()
 
-    def _made(self) -> _Object | None:
+    def _made(self, waiting: Iterable[StagedSource]) -> _Object | None:
         name = next(self._names)
         parts: list[bytes] = []
         slices: list[StagedSlice] = []
         moves: dict[str, tuple[StagedPosition, StagedPosition]] = {}
         at = 0
-        for source in self._waiting():
+        for source in waiting:
             stretches = source.unstaged(self._object_bytes)
             if not stretches:
                 continue

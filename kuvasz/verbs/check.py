@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.config.model import OnSlotLost, Origin
+from kuvasz.config.model import ClusterRole, OnSlotLost, Origin
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost, SourceError, SourceReplaced, mend_of
 from kuvasz.lake.format import layout, schema
 from kuvasz.lake.iceberg import conditions
@@ -62,6 +62,13 @@ _COORDINATOR = Condition(
 #: Where changes are staged.
 _LOG = Condition(name="log", needed="written, listed, read and removed", prove=log_store.prove)
 
+#: Of what is looked at in a source: what one needs that only reads. Making slots and publications, and tables,
+#: are the matter of whoever applies.
+_OF_READER = frozenset({
+    "url", "reachable", "sslmode", "server", "version", "wal_level", "recovery", "senders", "session", "direct",
+    "replication_privilege", "replication", "slot",
+})  # fmt: skip
+
 #: Sources that are looked at side by side; each waits for its own server.
 THREADS = 16
 
@@ -77,6 +84,8 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
         config: The whole configuration.
         place_of: Where an option stands; see `kuvasz.config.load.Loaded.place_of`.
     """
+    if config.cluster.role is ClusterRole.READ:
+        return _of_reader(config)
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
         lake, known = pool.submit(_lake, config), _Known(config, place_of)
         sources = config_sources.resolve(config)
@@ -88,6 +97,22 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
             *(one for found in pool.map(known.source, sources) for one in found),
             *(_left_out(one) for group in config.databases if group.found for one in group.found.left_out),
         ]
+
+
+def _of_reader(config: Config) -> list[Finding]:
+    """Return what a process needs that only reads: neither Java nor a catalog, and of sources their streams."""
+    with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
+        log, found = pool.submit(_prove, _LAKE, _LOG, config), pool.map(_stream_of, config_sources.resolve(config))
+        return [_prove(_MACHINE, _COORDINATOR, config), log.result(), *(one for some in found for one in some)]
+
+
+def _stream_of(source: Source) -> list[Finding]:
+    wanted = StreamOptions(is_staged=True, is_own_alone=source.origin is Origin.NONE)
+    try:
+        found = check_source(source.url.get(), source.database, source.sid, (), wanted=wanted)
+    except KuvaszError as error:  # a secret file that is gone
+        return [_failed(source.object_name, "url", "a url", error)]
+    return [one for one in found if one.check in _OF_READER]
 
 
 def of_sources(config: Config, wanted: Collection[str], place_of: PlaceOf = nowhere) -> list[Finding]:

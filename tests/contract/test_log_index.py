@@ -69,6 +69,16 @@ def test_what_is_appended_is_found_in_order(index: LogIndex) -> None:
     assert set(index.objects()) == {"a", "b"}
 
 
+def test_it_is_known_what_is_needed_and_where_that_is(index: LogIndex) -> None:
+    assert (index.lies_in(), set(index.needed())) == (None, set())
+    index.begin_anew("eu", 100)
+    index.append("a", [piece("eu", 1, 200)], {"eu": (position(100, 0), position(200, 1))})
+    index.lay("s3://lake/log")
+    assert (index.lies_in(), set(index.needed())) == ("s3://lake/log", {"a"})
+    index.applied({"eu": 200})
+    assert (set(index.objects()), set(index.needed())) == ({"a"}, set()), "it is known until it is gone"
+
+
 def test_a_source_may_move_without_an_object(index: LogIndex) -> None:
     index.begin_anew("eu", 100)
     index.append("a", [], {"eu": (position(100, 0), position(150, 1, ended=0))})

@@ -25,6 +25,7 @@ from kuvasz.lake.memory.write_stage import MemoryWritten
 from kuvasz.ports import TableWork
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
+from kuvasz.verbs import check
 from kuvasz.verbs.cluster.reading import SourcesRead
 from tests.support.lake import MemoryPipeline, group
 from tests.support.postgres import Database, create_database, drop_database, needs
@@ -381,3 +382,29 @@ def test_a_slot_is_made_anew_under_one_that_reads(world: World, change: Callable
         change()
         world.wait_equal()
         world.wait_empty()
+
+
+@pytest.mark.parametrize("world", ["read and apply"], indirect=True)
+def test_a_source_that_stands_elsewhere_in_the_index_is_read_on_from_there(
+    world: World, change: Callable[[], None]
+) -> None:
+    """As where the coordinator was restored."""
+    with world.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        change()
+        world.wait_equal()
+        world.wait_empty()
+        world.coordinator.execute("UPDATE kuvasz.log_source SET number = number + 5")
+        change()
+        world.wait_equal()
+        assert not pipeline.errors()
+
+
+@pytest.mark.parametrize("world", ["read and apply"], indirect=True)
+def test_check_looks_at_what_one_needs_that_only_reads(world: World) -> None:
+    config = world.load("read", "reads", ()).config
+    found = check.findings(config)
+    assert [(one.check, one.value) for one in found if one.is_blocking] == []
+    assert {"coordinator", "log", "reachable", "replication", "wal_level"} <= {one.check for one in found}
+    assert {"java", "jars", "catalog", "warehouse"}.isdisjoint(one.check for one in found)
+    assert all(one.table is None for one in found)

@@ -37,6 +37,7 @@ class Following:
         self.log = log
         self.source: StagedSource = log.source(upstream.source)
         self.error: errors.KuvaszError | None = None  #: why nothing comes behind what is staged by now
+        self.source_error: errors.KuvaszError | None = None  #: the same, also while what is staged is heard still
         self.is_receiving = asyncio.Event()  #: there is something to hear, or will be
         self._upstream = upstream
         self._follower = follower
@@ -87,7 +88,8 @@ class Following:
                 self._note(answer)
         # What is staged is heard first, whatever became of its source.
         is_behind = self.source.applied < self.source.known.ended
-        self.error = None if self._answer is None or is_behind else self._answer.error
+        self.source_error = None if self._answer is None else self._answer.error
+        self.error = None if is_behind else self.source_error
         if self.error is None:
             self.is_receiving.set()
         else:

@@ -134,6 +134,11 @@ class Reader:
         """Commit time of the last transaction delivered, µs since 2000-01-01 UTC."""
         return self._assembler.commit_us
 
+    @property
+    def error(self) -> errors.KuvaszError | None:
+        """What is the matter: with the stream, or who receives it while this reader hears what was before."""
+        return self.facts.error or (None if self._staging is None else self._staging.source_error)
+
     async def arrange(self) -> None:
         """Have another process receive the stream, where this one does not: before anything counts on what comes.
 

@@ -118,6 +118,11 @@ class Staging:
         self._past = self.source.past
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def source_error(self) -> errors.KuvaszError | None:
+        """Why it receives nothing now, also while what was received is heard still."""
+        return self.error
+
     async def arrange(self) -> None:
         """Nothing is to be arranged: it is received here."""
 

@@ -62,10 +62,11 @@ ALTER TABLE kuvasz.log_source
     ADD COLUMN IF NOT EXISTS wanted jsonb,                       -- the order; null: nobody is to read it
     ADD COLUMN IF NOT EXISTS known jsonb,                        -- what proves the source
     ADD COLUMN IF NOT EXISTS answer jsonb;                       -- what came of the order
+ALTER TABLE kuvasz.log_word ADD COLUMN IF NOT EXISTS place text; -- the folder of its objects
 """
 _IS_MADE: Final = """
 SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_source') AND attname = 'answer')
-    AND to_regclass('kuvasz.log_word') IS NOT NULL
+    AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_word') AND attname = 'place')
 """
 #: No number comes twice, also not of a source that was forgotten meanwhile.
 _NEXT_PAST: Final = "greatest({0} + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)"
@@ -146,6 +147,9 @@ SELECT name FROM kuvasz.log_object AS o WHERE o.cluster = %s AND NOT EXISTS (
     SELECT FROM kuvasz.log_slice AS l WHERE l.cluster = o.cluster AND l.object = o.name)
 ORDER BY name LIMIT %s
 """
+_NEEDED: Final = "SELECT DISTINCT object FROM kuvasz.log_slice WHERE cluster = %s"
+_LIES_IN: Final = "SELECT place FROM kuvasz.log_word WHERE cluster = %s"
+_LAY: Final = "UPDATE kuvasz.log_word SET place = %s WHERE cluster = %s"
 _OBJECTS: Final = "SELECT name FROM kuvasz.log_object WHERE cluster = %s"
 _FORGET: Final = "DELETE FROM kuvasz.log_source WHERE cluster = %s AND source = %s"
 
@@ -310,6 +314,26 @@ class CoordinatedIndex(LogIndex):
         """See `LogIndex.objects`."""
         with self._database.session("list the log's objects") as session:
             return {name for (name,) in session.execute(_OBJECTS, (self._cluster,))}
+
+    @override
+    def needed(self) -> Collection[str]:
+        """See `LogIndex.needed`."""
+        with self._database.session("list the log's objects") as session:
+            return {name for (name,) in session.execute(_NEEDED, (self._cluster,))}
+
+    @override
+    def lies_in(self) -> str | None:
+        """See `LogIndex.lies_in`."""
+        with self._database.session("ask where the log is") as session:
+            found = session.execute(_LIES_IN, (self._cluster,)).fetchone()
+        return None if found is None else found[0]
+
+    @override
+    def lay(self, place: str) -> None:
+        """See `LogIndex.lay`."""
+        with self._database.session("say where the log is") as session, session.transaction():
+            self._lease.prove(session)
+            session.execute(_LAY, (place, self._cluster))
 
     @override
     def forget(self, source: str) -> None:

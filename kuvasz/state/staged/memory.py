@@ -24,6 +24,7 @@ class MemoryIndex(LogIndex):
         self._objects: set[str] = set()
         self._opened = 0
         self._pasts = 0
+        self._place: str | None = None
         self._given: dict[str, GivenOrder] = {}
         self._answers: dict[str, StreamAnswer] = {}
 
@@ -127,6 +128,21 @@ class MemoryIndex(LogIndex):
     def objects(self) -> Collection[str]:
         """See `LogIndex.objects`."""
         return set(self._objects)
+
+    @override
+    def needed(self) -> Collection[str]:
+        """See `LogIndex.needed`."""
+        return {one.object for one in self._slices}
+
+    @override
+    def lies_in(self) -> str | None:
+        """See `LogIndex.lies_in`."""
+        return self._place
+
+    @override
+    def lay(self, place: str) -> None:
+        """See `LogIndex.lay`."""
+        self._place = place
 
     @override
     def forget(self, source: str) -> None:

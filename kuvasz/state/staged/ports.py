@@ -62,6 +62,8 @@ class LogLease(NamedTuple):
 class LogIndex(Protocol):
     """The index. From any thread; what writes names the lease, and is refused when that is somebody else's.
 
+    Large because it is all that is known of a log, and all that processes of one cluster say of it to each other.
+
     Raises from everything: `StateError` where it does not answer, `StateTaken` where the lease is lost.
     """
 
@@ -139,6 +141,15 @@ class LogIndex(Protocol):
 
     def objects(self) -> Collection[str]:
         """Return the names of all objects of the log."""
+
+    def needed(self) -> Collection[str]:
+        """Return the names of those of which something is needed."""
+
+    def lies_in(self) -> str | None:
+        """Return the folder that objects were written into last, as whoever did so calls it; None: nobody said."""
+
+    def lay(self, place: str) -> None:
+        """Say which folder objects are written into from now on."""
 
     def forget(self, source: str) -> None:
         """Forget a source, and what is staged of it."""

@@ -104,13 +104,17 @@ class SourcesRead:
             return  # the heartbeat tells, and ends the process in time
 
     async def _leave(self, orders: Mapping[str, GivenOrder]) -> None:
-        gone = {name: one for name, one in self._readings.items() if _past(orders, name) != one.given.past}
+        gone = {name: one for name, one in self._readings.items() if self._is_over(name, one, orders)}
         for name in gone:
             self.log.source(name).leave()
             self._readings.pop(name)
         await asyncio.gather(*(one.end() for one in gone.values()))
         for name, reading in self._readings.items():
             reading.given = orders[name]
+
+    def _is_over(self, name: str, reading: OrderedReading, orders: Mapping[str, GivenOrder]) -> bool:
+        """Whether a reading ends: its order is another one, or the index has the source elsewhere than here."""
+        return _past(orders, name) != reading.given.past or self.log.source(name).is_left
 
     async def _begin(self, orders: Mapping[str, GivenOrder]) -> None:
         new = {name: given for name, given in orders.items() if name not in self._readings}

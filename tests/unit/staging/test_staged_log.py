@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from kuvasz.errors import LakeError, SlotLost, SourceError
+from kuvasz.config.model import ClusterRole
+from kuvasz.errors import ConfigError, LakeError, SlotLost, SourceError, StateError
 from kuvasz.staging.staged_log import StagedLog
 from kuvasz.staging.stretch import Stretch
 from kuvasz.state.staged.memory import MemoryIndex
@@ -163,3 +164,51 @@ def test_parts_pasts_and_sources_are_given_up(opened: Callable[[], StagedLog]) -
     assert (log.slices("eu", 0, 0), source.known.lsn, source.applied) == ([], 50, 50)
     log.forget("eu")
     assert log.source("eu").position is None
+
+
+def test_a_source_is_connected_again_while_the_store_is_away(
+    place: Place, opened: Callable[[], StagedLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for one within a transaction whose parts may be on their way to the log."""
+    monkeypatch.setattr("kuvasz.staging.staged_log._TURN_S", 0.05)
+    log = opened()
+    for name in ("eu", "us"):
+        log.begin_anew(name, 100)
+        log.abandon_open(name)
+    place.store.is_away = True
+    log.source("eu").add([stretch(1, 200)])
+    log.source("us").add([stretch(1, 200, open_lsn=300)])
+    wait_until(lambda: log.writer.error is not None, "it is tried again and again")
+    log.abandon_open("eu")
+    assert log.source("eu").newest == (200, 200, 1), "what came is kept"
+    with pytest.raises(StateError, match="cannot be written now"):
+        log.abandon_open("us")
+    place.store.is_away = False
+    wait_until(lambda: log.source("eu").known.lsn == 200, "it is staged")
+    log.abandon_open("us")
+
+
+def test_another_folder_is_told_from_one_that_lost_what_is_staged(
+    place: Place, opened: Callable[[], StagedLog]
+) -> None:
+    log = opened()
+    assert place.index.lies_in() == "memory"
+    log.begin_anew("eu", 100)
+    log.source("eu").add([stretch(1, 200)])
+    wait_until(lambda: log.source("eu").known.lsn == 200, "it is staged")
+    log.close()
+    before, place.store = place.store, MemoryStore()
+    place.store.place = "elsewhere"
+    with pytest.raises(ConfigError, match=r"elsewhere has none of 1 staged objects .* lacks, which is in memory"):
+        opened()
+    place.store.objects.update(before.objects)
+    moved = opened()
+    assert place.index.lies_in() == "elsewhere", "all of it is there"
+    (found,) = moved.slices("eu", 0, 0)
+    applier = StagedLog(place.index, before, interval_s=1, object_bytes=9, sources=1, role=ClusterRole.APPLY)
+    before.objects.clear()
+    with pytest.raises(SourceError, match="is not there: what is staged is in elsewhere"):
+        applier.read(found)
+    place.store.objects.clear()
+    with pytest.raises(SlotLost, match="is gone"):
+        moved.read(found)

@@ -109,6 +109,15 @@ def test_who_stands_elsewhere_ends(staging: Staging) -> None:
     assert staging.eu.known.lsn == 100
 
 
+def test_the_more_sources_there_are_the_more_rarely_those_that_only_move_are_noted(staging: Staging) -> None:
+    seconds = []
+    for count in (2, 100, 5000):
+        staging.writer._sources = lambda count=count: [staging.eu] * count
+        seconds.append(staging.writer._quiet_s)
+    assert seconds == [1.0, pytest.approx(3.0), 10.0]
+    staging.writer._sources = list
+
+
 def test_what_the_lake_has_is_removed(staging: Staging) -> None:
     staging.eu.add([stretch(1, 200)])
     staging.us.add([stretch(1, 200)])
@@ -124,6 +133,24 @@ def test_what_the_lake_has_is_removed(staging: Staging) -> None:
     staging.store.is_away = False
     wait_until(lambda: not staging.store.objects, "nobody needs it")
     wait_until(lambda: not staging.index.objects(), "and it is known no more")
+
+
+def test_a_source_that_is_left_while_it_is_staged_stops_nobody(
+    staging: Staging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = staging.store.put
+
+    def leave(name: str, data: bytes) -> None:
+        staging.eu.leave()
+        put(name, data)
+
+    monkeypatch.setattr(staging.store, "put", leave)
+    staging.eu.add([stretch(1, 200)])
+    staging.start()
+    wait_until(lambda: staging.index.positions()["eu"].lsn == 200, "it is staged")
+    staging.us.add([stretch(1, 200)])
+    wait_until(lambda: staging.us.known.lsn == 200 or staging.writer.died, "so are others")
+    assert staging.writer.died is None
 
 
 def test_a_mistake_is_told_and_never_passed_over(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,6 +366,7 @@ def test_what_is_staged_is_heard_before_it_is_said_why_no_more_comes(world: Worl
         world.answer(lost)
         await _soon()
         assert following.error is None
+        assert isinstance(following.source_error, SlotLost), "people see it at once"
         source.applied = 200
         world.log._tell()
         await _soon()
