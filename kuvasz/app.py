@@ -263,7 +263,7 @@ class App:
                     for task in late:
                         task.cancel()
             is_job = until_caught_up or self._sources.shared.is_snapshot_only
-            return self._sources.exit_code_of_job if is_job else self._sources.exit_code
+            return self._sources.exit_code(is_job=is_job)
         finally:
             if self._staged is not None:
                 await asyncio.to_thread(self._staged.close)

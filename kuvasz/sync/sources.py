@@ -187,18 +187,13 @@ class Sources:
         """Whether all tables are copied that were to be copied once, but for those that wait for a person."""
         return bool(self.all) and all(sync.is_done or self._is_hopeless(sync) for sync in self.all)
 
-    @property
-    def exit_code(self) -> int:
-        """What a process ends with that was told to: 0 as long as any source is well."""
-        if self.are_hopeless:
-            return max(sync.error.exit_code for sync in self.all if sync.error is not None)
-        return 0
-
-    @property
-    def exit_code_of_job(self) -> int:
-        """What a process ends with that ends by itself: 0 if everything is there, of all sources and tables."""
+    def exit_code(self, *, is_job: bool) -> int:
+        """Return what the process ends with: 0 as long as any source is well; for a job, if everything is there."""
+        if not is_job and not self.are_hopeless:
+            return 0
         errors = [sync.error for sync in self.all if not sync.is_done]
-        errors += [table.error for table in self.shared.states.snapshot()]
+        if is_job:
+            errors += [table.error for table in self.shared.states.snapshot()]
         return max((error.exit_code for error in errors if error is not None), default=0)
 
 

@@ -43,8 +43,8 @@ from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.tables.copy_hours import CopyHours
-from kuvasz.sync.tables.copy_server import CopyServer
 from kuvasz.sync.tables.copy_ledgers import CopyFacts, CopyLedgers
+from kuvasz.sync.tables.copy_server import CopyServer
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
