@@ -40,7 +40,7 @@ TABLES: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def primary() -> Iterator[EmbeddedPostgres]:
-    server = Server(new_folder())
+    server = Server(new_folder(), settings={"synchronous_commit": "on"})  # a standby is waited for by the WAL
     server.start()
     yield server
     with contextlib.suppress(RuntimeError):
