@@ -53,7 +53,6 @@ ELSEWHERE = {
     "verbs/lake/trace.py": "integration/test_trace.py",
     "verbs/lake/row_places.py": "integration/test_trace.py",
     "verbs/lake/rejects.py": "integration/test_rejects.py",
-    "verbs/sources/erased_state.py": "integration/test_erase.py",
     "lake/erasure/erasure.py": "integration/test_erase.py",
     "lake/erasure/table_erasure.py": "integration/test_erase.py",
     "worker/cuts.py": "integration/test_cuts.py",

@@ -21,7 +21,7 @@ def reader(**changed: Any) -> Any:
         state=ReaderState.STREAMING, confirmed_lsn=100, last_message_at=3.0, is_paused=True, retry_at=9.0
     )
     facts = dataclasses.replace(good, **changed)
-    return SimpleNamespace(facts=facts, received_lsn=300, rows=7, epoch=2, commit_us=5)
+    return SimpleNamespace(facts=facts, received_lsn=300, rows=7, epoch=2, commit_us=5, error=facts.error)
 
 
 def test_a_source_without_a_stream_starts_waits_or_has_ended() -> None:
@@ -52,6 +52,7 @@ def test_a_commit_is_never_newer_than_the_lsn_that_is_seen_with_it() -> None:
     class Reader:
         facts = ReaderFacts(state=ReaderState.STREAMING)
         rows = 7
+        error = None
 
         def __getattr__(self, name: str) -> int:
             order.append(name)

@@ -67,6 +67,8 @@ OnProgress = Callable[[int, int], None]
 class Copies:
     """One source's copies.
 
+    Large because what a copy needs to know comes from as many places, and each step of it asks several of them.
+
     Args:
         context: The context of the source.
         slot: Makes snapshots for single tables.

@@ -223,7 +223,7 @@ def verify(scene: Scene, found: Any, monkeypatch: pytest.MonkeyPatch, why_not: s
 
 
 def copied(parked: str | None = None) -> Any:
-    notes = SimpleNamespace(parked=lambda _: parked, gaps=lambda _: ())
+    notes = SimpleNamespace(parked=lambda _: parked, gaps=lambda _: (), skipped=lambda _: False)
     return SimpleNamespace(positions={"shop": SourcePosition(lsn=1)}, notes=notes)
 
 
