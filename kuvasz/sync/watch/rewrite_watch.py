@@ -87,8 +87,11 @@ class RewriteWatch:
 
     def _are_to_come(self, specs: Sequence[SourceTableSpec]) -> bool:
         """Whether all of a table is: what other routes have of it comes from the file that is known."""
-        others = [one for one in self._source_tables.source.tables if one.is_beside(specs[0])]
-        return all(map(self._is_to_come, (*specs, *others)))
+        if not all(map(self._is_to_come, specs)):
+            return False
+        # Only where there are routes: a source may have many thousands of tables, each of which is asked about.
+        tables = self._source_tables.source.tables if specs[0].route is not None else ()
+        return all(self._is_to_come(one) for one in tables if one.is_beside(specs[0]))
 
     def _is_to_come(self, spec: SourceTableSpec) -> bool:
         return self._source_tables.position(spec) is None or self._source_tables.look(spec).is_resync_due
