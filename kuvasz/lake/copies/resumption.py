@@ -176,8 +176,12 @@ class Resumption:
 
 
 def can_resume(shape: Shape) -> bool:
-    """Whether keys of rows can be told from what the stream says of them alone."""
-    return bool(shape.key) and all(shape.bindings[index].column >= 0 for index in shape.key)
+    """Whether keys of rows can be told from what the stream says of them alone, and may be asked for.
+
+    What is asked for goes to Spark in a file, as the source writes it: a key that is masked may not.
+    """
+    key = [shape.bindings[index] for index in shape.key]
+    return bool(key) and all(one.column >= 0 and one.mask is None for one in key)
 
 
 def made_for(order: Order, shape: Shape) -> str:

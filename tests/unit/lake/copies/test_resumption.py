@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 
 from kuvasz.errors import LakeError, SourceError, TableError
 from kuvasz.lake.copies import resumption
 from kuvasz.lake.copies.resumption import WrittenFiles, paths_in
 from kuvasz.lake.files.data_file import DataFile
-from kuvasz.model import Segment, SourcePosition, Truncation
+from kuvasz.model import LakeType, Segment, SourcePosition, Truncation, ValueType
+from kuvasz.modes.shape import COMPUTED, Binding, Shape
 from kuvasz.ports import CopyLedger, EarlierParts
 from tests.support.changes import ITEMS, SAME, Lines, Sender, delete, feed, insert, target, update, work
 from tests.support.local_lake import LocalWorld
@@ -281,3 +283,14 @@ def test_files_are_known_again_by_what_was_noted() -> None:
     assert WrittenFiles.parse(made.render()) == made
     assert paths_in(made.render()) == [file.path, file.path]
     assert paths_in("[1") == []
+
+
+def test_a_key_that_is_masked_is_not_asked_for() -> None:
+    key = Binding(name="id", column=0, type=ValueType(kind=LakeType.LONG))
+    shape = Shape(
+        source="shop_eu", table=ITEMS.table, sid="eu", column_count=1, bindings=(key,), key=(0,), seed=b"",
+        schema=pa.schema([]),
+    )  # fmt: skip
+    assert resumption.can_resume(shape)
+    for other in (dataclasses.replace(key, mask="hmac"), dataclasses.replace(key, column=COMPUTED)):
+        assert not resumption.can_resume(dataclasses.replace(shape, bindings=(other,)))
