@@ -187,10 +187,11 @@ class SourceSetup:
     def _attach_all(self) -> None:
         """Have the lake load the targets of all tables, as far as they are there."""
         specs = self._source_tables.source.tables
-        new = {spec.identifier: spec for spec in specs}
-        if len(new) > _FEW:
+        of_target = {spec.identifier: spec for spec in specs}
+        if len(of_target) > _FEW:
             with ThreadPoolExecutor(_LOADED_AT_A_TIME, thread_name_prefix="attach") as pool:
-                list(pool.map(self._preparation.attach, new.values()))
+                list(pool.map(self._preparation.attach, of_target.values()))
+            specs = tuple(spec for spec in specs if of_target[spec.identifier] is not spec)
         for spec in specs:
             self._preparation.attach(spec)
 

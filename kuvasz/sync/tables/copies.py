@@ -224,8 +224,12 @@ class Copies:
         is_waiting = self._is_due(spec) and self.hours.is_over(spec)
         self.hours.note(spec, is_waiting=is_waiting)
         is_held = self._context.shared.progress.is_held(self._source_tables.name(spec), spec.identifier)
-        is_needed = is_held and self._ledgers.has(spec)  # what is finished of it goes on from there, too
-        if is_waiting and is_held and not is_needed and not await self._context.ask(self._may_have_rows, spec):
+        if (
+            is_waiting
+            and is_held
+            and not self._ledgers.has(spec)  # what is finished of it goes on from there, too
+            and not await self._context.ask(self._may_have_rows, spec)
+        ):
             self._source_tables.release(spec)
         return is_waiting
 
