@@ -404,6 +404,12 @@ def start_over(source: str) -> str:
     return f"copy the source again: {command}, or `on_slot_lost: repair` or `resync`"
 
 
+def unreadable(file: object, error: OSError) -> StateError:
+    """Return the error of a file of the state that is there, and cannot be read now."""
+    message = f"{file} cannot be read: {(error.strerror or str(error)).lower()}"
+    return StateError(message, hint="see that the user who runs kuvasz may read it")
+
+
 def mend_of(error: KuvaszError) -> str:
     """Return the hint of an error as who looks once takes it: nothing is tried again; empty if there is none."""
     return "; ".join(part for part in (error.hint or "").split("; ") if "tried again" not in part)

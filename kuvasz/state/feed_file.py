@@ -19,7 +19,7 @@ from typing import Any
 from typing_extensions import override
 
 from kuvasz import private_folder
-from kuvasz.errors import StateError
+from kuvasz.errors import StateError, unreadable
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import StoredFeeds
 
@@ -81,10 +81,7 @@ class FeedFile(StoredFeeds):
         except (FileNotFoundError, ValueError):
             return {}
         except OSError as error:
-            raise StateError(
-                f"{self._file} cannot be read: {(error.strerror or str(error)).lower()}",
-                hint="see that the user who runs kuvasz may read it",
-            ) from error
+            raise unreadable(self._file, error) from error
         part = found.get(name) if isinstance(found, dict) else None
         return part if isinstance(part, dict) else {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from tests.support.lake import LakeFolder, Pipeline
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, Server, needs
 from tests.support.restore import Confirmations, times_lost
-from tests.support.standby import catch_up, make_standby, new_folder
+from tests.support.standby import catch_up, make_standby, new_folder, removed_after
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -29,10 +28,8 @@ def primary() -> Iterator[EmbeddedPostgres]:
     server = Server(new_folder(), settings={"synchronous_commit": "on"})
     needs(server, 17, "slots that a standby keeps")
     server.start()
-    yield server
-    with contextlib.suppress(RuntimeError):  # the test stopped it
-        server.stop("immediate")
-    server.remove()
+    with removed_after(server):
+        yield server
 
 
 def wal_end(database: Database) -> int:

@@ -26,7 +26,7 @@ from tests.support.lake import LakeFolder, Pipeline
 from tests.support.observer import Observer
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, Server, create_database, drop_database
-from tests.support.standby import catch_up, make_standby, new_folder
+from tests.support.standby import catch_up, make_standby, new_folder, removed_after
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -42,19 +42,14 @@ TABLES: dict[str, Any] = {
 def primary() -> Iterator[EmbeddedPostgres]:
     server = Server(new_folder(), settings={"synchronous_commit": "on"})  # a standby is waited for by the WAL
     server.start()
-    yield server
-    with contextlib.suppress(RuntimeError):
-        server.stop("immediate")
-    server.remove()
+    with removed_after(server):
+        yield server
 
 
 @pytest.fixture(scope="module")
 def follower(primary: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
-    server = make_standby(primary, keeps_slots=False)
-    yield server
-    with contextlib.suppress(RuntimeError):
-        server.stop("immediate")
-    server.remove()
+    with removed_after(make_standby(primary, keeps_slots=False)) as server:
+        yield server
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SlotLost, SourceError, SourceRefused
 from kuvasz.source import conninfo, slots, standby
 from tests.support.postgres import Database, Server, create_database, drop_database
-from tests.support.standby import catch_up, make_standby, new_folder
+from tests.support.standby import catch_up, make_standby, new_folder, removed_after
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
@@ -33,19 +32,14 @@ FROM pg_logical_slot_peek_binary_changes('oracle', NULL, NULL, 'proto_version', 
 def primary() -> Iterator[EmbeddedPostgres]:
     server = Server(new_folder(), settings={"synchronous_commit": "on", "fsync": "off"})
     server.start()
-    yield server
-    with contextlib.suppress(RuntimeError):
-        server.stop("immediate")
-    server.remove()
+    with removed_after(server):
+        yield server
 
 
 @pytest.fixture(scope="module")
 def follower(primary: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
-    server = make_standby(primary, keeps_slots=False)
-    yield server
-    with contextlib.suppress(RuntimeError):
-        server.stop("immediate")
-    server.remove()
+    with removed_after(make_standby(primary, keeps_slots=False)) as server:
+        yield server
 
 
 @pytest.fixture

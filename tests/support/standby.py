@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from kuvasz.demo.postgres import EmbeddedPostgres
@@ -21,6 +22,15 @@ _SYNC_S = 3.0
 
 def new_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"
+
+
+@contextlib.contextmanager
+def removed_after(server: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    """Yield a server that runs, and leave nothing of it; a test may have stopped it."""
+    yield server
+    with contextlib.suppress(RuntimeError):
+        server.stop("immediate")
+    server.remove()
 
 
 def make_standby(primary: EmbeddedPostgres, *, keeps_slots: bool) -> EmbeddedPostgres:

@@ -11,7 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from kuvasz import private_folder
-from kuvasz.errors import StateError
+from kuvasz.errors import StateError, unreadable
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import StoredNotices
 
@@ -39,10 +39,7 @@ class NoticeFile(StoredNotices):
         except (FileNotFoundError, ValueError):
             return {}
         except OSError as error:
-            raise StateError(
-                f"{self._file} cannot be read: {(error.strerror or str(error)).lower()}",
-                hint="see that the user who runs kuvasz may read it",
-            ) from error
+            raise unreadable(self._file, error) from error
         return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
     @override
