@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -58,7 +59,7 @@ class WriteLoop:
 
     def run(self, backlog: Backlog, under_way: UnderWay, handover: Handover) -> None:
         """Write what waits, one mini-transaction after another, until the worker stops."""
-        last_begin = 0.0
+        last_begin = -math.inf  # a clock that begins with the machine may have run for less than an interval
         while (deliveries := self._take(last_begin, backlog, under_way, handover)) is not None:
             last_begin = time.monotonic()
             gathered = self._gather(deliveries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,9 +28,9 @@ CHANGE = Sender().one(insert(1))
 class Bench:
     """One loop, whose lake fails so many times."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: FlushPolicy | None = None) -> None:
         self.signals, self.handover, self.under_way = Signals(), Handover(), UnderWay()
-        self.backlog = Backlog(FlushPolicy(interval_s=0.0, bytes=1), self.signals.changed, lambda *_: ())
+        self.backlog = Backlog(policy or FlushPolicy(interval_s=0.0, bytes=1), self.signals.changed, lambda *_: ())
         self.events: list[str] = []
         self.failures = 0
         self.error: type[LakeError] = LakeError
@@ -37,7 +38,9 @@ class Bench:
         lake: Any = SimpleNamespace(write=self._write)
         lot: Any = SimpleNamespace(park=lambda target, *_, **__: self.events.append(f"parked {target}"))
         self.loop = WriteLoop(0, lake, self._gather, lot, self.signals)
-        self.thread = threading.Thread(target=self.loop.run, args=(self.backlog, self.under_way, self.handover))
+        self.thread = threading.Thread(
+            target=self.loop.run, args=(self.backlog, self.under_way, self.handover), daemon=True
+        )
 
     def _gather(self, deliveries: Any) -> Gathered:
         size = sum(one.bytes for one in deliveries)
@@ -76,6 +79,15 @@ def test_what_waits_is_written_and_handed_over_in_its_order() -> None:
     assert bench.under_way.begun == 2
     bench.stop()
     assert bench.handover.get() is None, "who commits is told that nothing comes any more"
+
+
+def test_the_first_of_all_waits_for_no_interval_however_young_the_machine() -> None:
+    bench = Bench(FlushPolicy(interval_s=2 * time.monotonic(), bytes=1 << 20))
+    bench.thread.start()
+    bench.put(10)
+    wait_until(lambda: bench.events == ["write"], "what came first is written", patience_s=20)
+    assert bench.handover.get() is not None
+    bench.stop()
 
 
 def test_nothing_is_taken_while_the_last_one_waits_for_its_commit() -> None:
