@@ -6,7 +6,7 @@
 PYTHON := .venv/bin/python
 MAP ?= config/map.yaml
 # Processes that share the test files; each has servers and a Spark of its own: about 4 GB.
-WORKERS ?= 2
+WORKERS ?= $(shell scripts/workers.sh)
 # A file's tests stay together, with what they share; files go to whoever is free, in the order of tests/conftest.py.
 SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Whether `make test` ends with the lines that ran; nothing: no.

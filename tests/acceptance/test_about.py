@@ -18,6 +18,7 @@ TARGETS = ("items", "others")
 ROWS = 40
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_snapshot_is_there_once_after_a_kill(database: Database, new_process: Callable[..., Process]) -> None:
     for table in TARGETS:

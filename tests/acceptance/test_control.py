@@ -28,8 +28,9 @@ SOME = ("slot_created:kill", "before_commit:kill")
 ALL = ("position_forgotten:kill", "slot_created:kill", "copy_range_done:kill", "before_commit:kill")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("points", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("points", [SOME, ALL], ids=["some", "all"])
 def test_a_copy_beside_the_stream_is_taken_up_again_wherever_it_was_cut_off(
     process: Process, database: Database, capsys: pytest.CaptureFixture[str], points: tuple[str, ...]
 ) -> None:

@@ -219,7 +219,7 @@ def test_a_copy_of_the_old_primary_is_not_taken_for_one_of_the_new(
         standby.remove()
 
 
-@pytest.mark.parametrize("instead", ["c", "d"])
+@pytest.mark.parametrize("instead", ["c", pytest.param("d", marks=pytest.mark.slow)])
 def test_a_column_of_the_old_primary_is_not_taken_for_one_of_the_new(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, instead: str
 ) -> None:

@@ -161,15 +161,14 @@ def test_a_table_goes_to_another_database_and_back(
             process.start()
         one.execute("UPDATE items SET n = n + 1 WHERE id % 2 = 0")
         process.wait_confirmed(one)
-        assert "streaming" in process.run("status").stdout
+        process.wait_until(lambda: "streaming" in process.run("status").stdout, "the table streams")
         process.assert_equal("items", source_rows(one.url, "items"), key=("id",))
     process.terminate()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_kill_while_the_map_changes_is_a_restart(
     database: Database, second: Database, new_process: Callable[..., Process], seed: int
 ) -> None:

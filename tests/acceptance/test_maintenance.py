@@ -29,14 +29,15 @@ EAGER = {"interval": "200ms", "min_files": 2, "max_dead_percent": 2, "target_fil
          "snapshot_age": "2s", "snapshots_kept": 2}  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("format_version", "points"),
     [
         (3, EXCHANGING[3:]),
-        pytest.param(2, EXCHANGING[3:], marks=pytest.mark.slow),
-        pytest.param(3, EXCHANGING[:3], marks=pytest.mark.slow),
-        pytest.param(2, EXCHANGING[:3], marks=pytest.mark.slow),
+        (2, EXCHANGING[3:]),
+        (3, EXCHANGING[:3]),
+        (2, EXCHANGING[:3]),
     ],
 )
 def test_killed_around_an_exchange_of_files(

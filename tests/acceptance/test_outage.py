@@ -145,6 +145,7 @@ def test_without_its_jvm_it_ends_and_the_next_start_goes_on(
     process.assert_equal("items", source_rows(database.url, "items"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_jvm_without_memory_ends_it_and_more_memory_cures_it(
     database: Database, new_process: Callable[..., Process]

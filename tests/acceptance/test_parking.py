@@ -34,8 +34,9 @@ def update_all(database: Database) -> None:
         session.execute("UPDATE items SET n = n + 100, name = repeat(id::text, 20)")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("points", [SOME, pytest.param(ALL, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("points", [SOME, ALL], ids=["some", "all"])
 def test_parked_changes_survive_a_kill_anywhere(
     database: Database,
     new_process: Callable[..., Process],

@@ -34,8 +34,9 @@ STEPS = [
 SOME = [STEPS[1], *STEPS[3:]]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("steps", [SOME, pytest.param(STEPS, marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize("steps", [SOME, STEPS], ids=["some", "all"])
 def test_what_becomes_of_partitions_is_found_again_wherever_it_was_cut_off(
     database: Database, new_process: Callable[..., Process], steps: list[tuple[str, str]]
 ) -> None:

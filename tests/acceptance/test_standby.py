@@ -118,6 +118,7 @@ def test_one_that_slept_through_its_lease_changes_nothing(cluster: Cluster) -> N
     cluster.assert_equal()
 
 
+@pytest.mark.slow
 def test_nobody_replicates_without_a_coordinator(cluster: Cluster) -> None:
     cluster.start()
     with Load(cluster.sources["eu"], 5):
@@ -132,6 +133,7 @@ def test_nobody_replicates_without_a_coordinator(cluster: Cluster) -> None:
     cluster.assert_equal()
 
 
+@pytest.mark.slow
 def test_what_a_person_wants_and_what_is_parked_outlive_the_process_that_had_it(cluster: Cluster) -> None:
     first, second = cluster.first, cluster.second
     cluster.start()
@@ -165,6 +167,7 @@ def test_what_a_person_wants_and_what_is_parked_outlive_the_process_that_had_it(
     assert cluster.coordinator.execute("SELECT count(*) FROM kuvasz.piece") == [(0,)]
 
 
+@pytest.mark.slow
 def test_another_map_takes_nothing_over_from_one_that_lives(cluster: Cluster) -> None:
     first, second = cluster.first, cluster.second
     first.start()

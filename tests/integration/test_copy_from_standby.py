@@ -152,6 +152,7 @@ def events(caplog: pytest.LogCaptureFixture, event: str) -> list[Any]:
     return [one for one in caplog.records if getattr(one, "event", "") == event]
 
 
+@pytest.mark.slow
 def test_a_copy_that_recovery_ends_and_a_standby_that_is_away_are_tried_again(
     shop: Database, follower: EmbeddedPostgres, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture
 ) -> None:

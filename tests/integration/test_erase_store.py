@@ -55,7 +55,8 @@ def rows_holding(coordinator: Database, text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("is_coordinated", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_coordinated", [False, True])
 def test_nothing_is_left_of_a_tenant_in_a_store(
     database: Database,
     others: list[Database],

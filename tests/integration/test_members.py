@@ -419,6 +419,7 @@ def generate(pipeline: Pipeline) -> list[str]:
     return Metrics(MetricsScope.PER_SOURCE).render(Observer(app).snapshot()).decode().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_in_the_copy_of_a_newcomer(database: Database, new_process: Callable[..., Process]) -> None:
     month(database, 1, range(100))

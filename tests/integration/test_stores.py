@@ -113,6 +113,7 @@ cli.main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_maintenance_on_s3(database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]) -> None:
     for table in ("items", "items_2"):
         database.execute(ITEMS.format(table))

@@ -350,6 +350,7 @@ def test_every_type_and_another_start(database: Database, lake_folder: LakeFolde
                 assert current("history") == expected("history")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_in_the_copies(database: Database, new_process: Callable[..., Process]) -> None:
     for sid in "abcd":

@@ -42,6 +42,7 @@ COMPARED = {
 NOTHING: dict[str, dict[str, int]] = {name: {} for name in COMPARED}
 
 
+@pytest.mark.slow
 def test_planted_differences_of_every_type(database: Database, lake_folder: LakeFolder) -> None:
     make(database)
     config = lake_folder.config(group({"eu": database}, TABLES), mask_secret="a secret of sixteen")
