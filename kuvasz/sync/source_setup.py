@@ -134,7 +134,7 @@ class SourceSetup:
                 not specs and not held and self._source_tables.source.tables
             ):  # without any, members of a collapse may come
                 self._publications.withdraw(connection, usable)
-                raise self._none_usable()
+                raise self._none_usable(connection)
             locked = self._partitions.check(connection, prepared)
             prepared = [(spec, table) for spec, table in prepared if spec.key not in locked]
             self._resets.is_replaced = False
@@ -241,7 +241,11 @@ class SourceSetup:
         error = self._publications.refused[spec.key]
         return type(error)(f"{place_of(self._source)}: {error.message}", hint=error.hint)
 
-    def _none_usable(self) -> SourceRefused:
+    def _none_usable(self, connection: Any) -> SourceError:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        before = self._source_tables.source.tables
+        self._members.refresh(connection)
+        if self._source_tables.source.tables != before:  # those of a schema that was given another name in between
+            return SourceError(f"{place_of(self._source)}: its tables got other names while they were looked at")
         told = [
             str(state.error)
             for state in self._context.shared.states.snapshot(self._source)

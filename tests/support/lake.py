@@ -154,6 +154,7 @@ class Pipeline:
     def call(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine on the pipeline's loop."""
         assert self._loop is not None
+        assert self._thread.is_alive(), f"it has ended with {self.exit_code}: {self.error or self.errors()}"
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)
 
     def tell(self, verb: str, target: str, *sources: str) -> None:

@@ -249,6 +249,20 @@ def test_a_source_of_which_no_table_can_be_replicated_is_refused(world: World) -
     assert world.publications.fitted == []
 
 
+def test_tables_that_got_other_names_while_they_were_looked_at_are_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.found.clear()
+    seen = world.source_tables.source
+    looks = iter([seen, dataclasses.replace(seen, tables=seen.tables[:1])])
+    monkeypatch.setattr(
+        world.setup._members, "refresh", lambda _: setattr(world.source_tables, "source", next(looks))
+    )
+    with pytest.raises(SourceError, match="source shop: its tables got other names") as raised:
+        world.setup.start()
+    assert not isinstance(raised.value, SourceRefused), "kuvasz would end"
+
+
 def test_one_whose_tables_wait_for_a_person_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody could say that word to a kuvasz that has ended."""
 
