@@ -133,8 +133,9 @@ class SourceSetup:
             if (
                 not specs and not held and self._source_tables.source.tables
             ):  # without any, members of a collapse may come
+                self._refuse_if_renamed(connection)
                 self._publications.withdraw(connection, usable)
-                raise self._none_usable(connection)
+                raise self._none_usable()
             locked = self._partitions.check(connection, prepared)
             prepared = [(spec, table) for spec, table in prepared if spec.key not in locked]
             self._resets.is_replaced = False
@@ -241,11 +242,14 @@ class SourceSetup:
         error = self._publications.refused[spec.key]
         return type(error)(f"{place_of(self._source)}: {error.message}", hint=error.hint)
 
-    def _none_usable(self, connection: Any) -> SourceError:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    def _refuse_if_renamed(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        """Have all be looked at again if members got other names, as with their schema, since they were found."""
         before = self._source_tables.source.tables
         self._members.refresh(connection)
-        if self._source_tables.source.tables != before:  # those of a schema that was given another name in between
-            return SourceError(f"{place_of(self._source)}: its tables got other names while they were looked at")
+        if self._source_tables.source.tables != before:
+            raise SourceError(f"{place_of(self._source)}: its tables got other names while they were looked at")
+
+    def _none_usable(self) -> SourceRefused:
         told = [
             str(state.error)
             for state in self._context.shared.states.snapshot(self._source)

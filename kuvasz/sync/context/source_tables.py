@@ -49,8 +49,15 @@ class SourceTables:
     # Which there are
 
     def spec(self, key: str) -> SourceTableSpec:
-        """Return the table of a key."""
-        return next(spec for spec in self.source.tables if spec.key == key)
+        """Return the table of a key.
+
+        Raises:
+            KeyError: The source has no such table (any more).
+        """
+        for spec in self.source.tables:
+            if spec.key == key:
+                return spec
+        raise KeyError(key)
 
     def update(self, source: Source) -> None:
         """Take over which tables there are, each by the name that it has now."""

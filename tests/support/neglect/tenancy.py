@@ -273,7 +273,7 @@ class Tenancy:
         if found:
             state = self.random.choice(found)
             self.note(f"{verb} {state.database} {state.key} ({state.table})")
-            with contextlib.suppress(KeyError, RuntimeError):  # it may be going
+            with contextlib.suppress(KeyError):  # it may be going
                 self.pipeline.tell(verb, state.key, state.database)
 
     def pause(self) -> None:
@@ -286,7 +286,7 @@ class Tenancy:
         for state in self.pipeline.app.states.snapshot():
             if state.is_paused:
                 self.note(f"resume {state.database} {state.key} ({state.table})")
-                with contextlib.suppress(KeyError, RuntimeError):
+                with contextlib.suppress(KeyError):
                     self.pipeline.tell("resume", state.key, state.database)
 
     def resync(self) -> None:

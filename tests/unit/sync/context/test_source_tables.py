@@ -81,3 +81,8 @@ def test_a_held_table_holds_its_source(scene: Scene) -> None:
     assert scene.progress.held(scene.source.name) == {"shop.items"}
     scene.source_tables.release(scene.items)
     assert not scene.progress.held(scene.source.name)
+
+
+def test_a_table_that_went_is_missed_by_its_key(scene: Scene) -> None:
+    with pytest.raises(KeyError, match=r"shop\.gone"):
+        scene.source_tables.spec("shop.gone")
