@@ -31,6 +31,8 @@ STEPS = 16
 PATIENCE_S = 90.0
 PATTERNS = ("tenant_(.+)", "tenant_([a-c])")
 
+_POSITION = "kuvasz.position."
+_COUNTS = ("added-records", "deleted-records", "added-position-deletes", "total-records")
 _COLUMNS = "(id bigint PRIMARY KEY, n text, big text)"
 
 
@@ -335,6 +337,19 @@ class Tenancy:
                         told.append(f"{there} as {sid}: {oracle.difference(source, mine, key=['id'])}")
         return "\n".join(told)
 
+    def past(self) -> str:
+        """Return what explains a difference afterwards, shortly: how long it took, and how each table became so."""
+        told = [f"after {time.monotonic() - self._began:.1f} s"]
+        for table in TABLES:
+            found = oracle.open_table(self.lake.pyiceberg, f"shop.{table}", catalog=self.lake.catalog)
+            told.append(str({name: at for name, at in found.properties.items() if name.startswith(_POSITION)}))
+            for one in found.metadata.snapshots[-12:]:
+                if one.summary is not None:
+                    entries = one.summary.additional_properties
+                    counts = {name: entries[name] for name in _COUNTS if name in entries}
+                    told.append(f"{table} {one.timestamp_ms / 1000:.1f} {counts}")
+        return "\n".join(told)
+
     def look(self, patience_s: float = 5.0) -> bool:
         """Return whether every table streams and is as its source within a while; a difference that stays fails."""
         difference, since, end = "", time.monotonic(), time.monotonic() + patience_s
@@ -346,7 +361,7 @@ class Tenancy:
             elif not (difference := self.difference()):
                 return True
             time.sleep(0.2)
-        assert not difference, f"streaming with a difference: {difference}"
+        assert not difference, f"streaming with a difference: {difference}\n{self.past()}"
         return False
 
     def wait(self) -> None:
