@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# The grammar of IRIs, which jsonschema takes if it is there and no test needs: to import it takes seconds.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+# Until all tests are collected nearly nothing that is made goes again.
+gc.disable()
 
 pytest_plugins = [
     # First, so that it sees what modules of kuvasz do when they are imported.
@@ -39,6 +47,17 @@ ROOMS = ("acceptance", "mutations", "integration", "hostile", "contract", "unit"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort by room; within one, the order stays the random one."""
     items.sort(key=lambda item: ROOMS.index(item.path.relative_to(Path(__file__).parent).parts[0]))
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector pass over what stays: thousands of tests, and all modules."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Have all go at the end, as libraries expect that count what they made."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
