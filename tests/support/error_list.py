@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kuvasz import errors
 from kuvasz.errors import KuvaszError
 from tests.support import generated
-from tests.support.source_code import files, tree
+from tests.support.source_code import files, nodes, tree
 
 PAGE = generated.DOCS / "errors.md"
 
@@ -62,23 +63,25 @@ def message_list() -> str:
     return generated.part("messages", "tests.support.error_list", lines[1:])
 
 
+@functools.cache
 def messages() -> dict[str, set[tuple[str, str]]]:
     """Return kind -> the messages it is raised with and their hints, as far as the code itself says them."""
     names = {kind.__name__ for kind in kinds()}
     found: dict[str, set[tuple[str, str]]] = {}
     for file in files():
         constants = _assigned(tree(file).body)
-        for function in _functions(tree(file)):
-            ways = _Ways(constants | _assigned(ast.walk(function)))
-            for call in ast.walk(function):
+        for function in _functions(nodes(file)):
+            inside = tuple(ast.walk(function))
+            ways = _Ways(constants | _assigned(inside))
+            for call in inside:
                 if isinstance(call, ast.Call) and call.args:
                     for name in names.intersection(ways.names(call.func)):
                         found.setdefault(name, set()).update(ways.messages(call))
     return found
 
 
-def _functions(module: ast.Module) -> list[ast.AST]:
-    return [one for one in ast.walk(module) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+def _functions(module: Iterable[ast.AST]) -> list[ast.AST]:
+    return [one for one in module if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 class _Ways:

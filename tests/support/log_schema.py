@@ -17,7 +17,7 @@ import jsonschema  # type: ignore[import-untyped]
 from kuvasz.log.facts import FACTS
 from kuvasz.log.schema import schema
 from tests.support import generated
-from tests.support.source_code import files, tree
+from tests.support.source_code import files, nodes
 
 FILE = Path(__file__).parents[2] / "config" / "log.schema.json"
 PAGE = generated.DOCS / "events.md"
@@ -46,7 +46,7 @@ def told() -> dict[str, set[str]]:
     """Return the names of all facts that the code gives by name -> the events, or what stands for them."""
     found = collections.defaultdict(set)
     for file in files():
-        for node in ast.walk(tree(file)):
+        for node in nodes(file):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"_log.tell", "self._tell"} and node.args:
                 for keyword in node.keywords:
                     found[keyword.arg or f"**{ast.unparse(keyword.value)}"].add(ast.unparse(node.args[0]))

@@ -17,6 +17,12 @@ def tree(file: Path) -> ast.Module:
 
 
 @functools.cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of what a file parses to: several tests look at each of them."""
+    return tuple(ast.walk(tree(file)))
+
+
+@functools.cache
 def files() -> list[Path]:
     """Return the files of the program."""
     return sorted(file for file in PACKAGE.rglob("*.py") if "__pycache__" not in file.parts)

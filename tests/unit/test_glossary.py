@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.support.source_code import files, tree
+from tests.support.source_code import files, nodes
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,7 +48,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*")
 
 def names() -> set[str]:
     """Return the names of all classes."""
-    return {node.name for file in files() for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)}
+    return {node.name for file in files() for node in nodes(file) if isinstance(node, ast.ClassDef)}
 
 
 def rows() -> dict[str, str]:

@@ -15,7 +15,7 @@ import grimp
 import pytest
 
 from kuvasz.events import Event
-from tests.support.source_code import tree
+from tests.support.source_code import nodes, tree
 
 ROOT = Path(__file__).parents[2] / "kuvasz"
 FILES = sorted(file for file in ROOT.rglob("*.py") if "__pycache__" not in file.parts)
@@ -39,7 +39,7 @@ def attributes(of: str) -> dict[str, set[str]]:
     """Return which attributes of a name are used: attribute -> files."""
     found = collections.defaultdict(set)
     for file in FILES:
-        for node in ast.walk(tree(file)):
+        for node in nodes(file):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == of:
                 found[node.attr].add(str(file.relative_to(ROOT)))
     return found
@@ -92,7 +92,7 @@ def test_a_room_is_seen_at_a_glance(folder: Path) -> None:
 @functools.cache
 def classes() -> list[tuple[Path, ast.ClassDef]]:
     """Return all classes, with their files."""
-    return [(file, node) for file in FILES for node in ast.walk(tree(file)) if isinstance(node, ast.ClassDef)]
+    return [(file, node) for file in FILES for node in nodes(file) if isinstance(node, ast.ClassDef)]
 
 
 @functools.cache
@@ -155,7 +155,7 @@ def test_a_docstring_names_its_noun() -> None:
     found = [
         f"{file.relative_to(ROOT)}: {fragment}"
         for file in FILES
-        for node in ast.walk(tree(file))
+        for node in nodes(file)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         for fragment in fragments(ast.get_docstring(node) or "")
     ]
