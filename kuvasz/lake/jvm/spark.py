@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from kuvasz.config.model import CatalogType, Config
 from kuvasz.config.secrets import SECRET_NAME, is_secret_name
 from kuvasz.errors import LakeError
-from kuvasz.lake.java import jars
+from kuvasz.lake.java import jars, names
 from kuvasz.lake.java.class_archive import archive_of, option_to_use
 from kuvasz.lake.java.output import SparkOutput
 
@@ -135,6 +135,7 @@ def _open_context(chosen: Mapping[str, str], output: SparkOutput) -> None:
         gateway = _launch(SparkConf().setAll(shown), output)
     else:
         gateway = SparkContext._gateway
+    names.settle(gateway.jvm)
     SparkContext(conf=SparkConf().setAll(list(chosen.items())), gateway=gateway)
 
 
