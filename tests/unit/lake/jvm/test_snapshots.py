@@ -112,7 +112,7 @@ def test_those_behind_a_sequence_number_come_oldest_first(sequence: int, found: 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 10, None])
 def test_of_many_some_come_and_with_the_last_of_these_the_next(most: int | None) -> None:
-    """Also where some were expired in between: what is asked of the JVM grows with what comes, and not with the rest."""
+    """Also where some were expired in between."""
     java = Java(*((number, None, number, {}) for number in range(1, 400) if number % 7))
     seen, sequence, requests = [], 0, 0
     while found := snapshots(java).newer_than(sequence, most):
