@@ -105,7 +105,7 @@ async def _observing(server: AdminServer, webhooks: Webhooks) -> AsyncIterator[N
                 async with (
                     server.changes.telling(), server.telling(), _beside(server.cut_schedule.run(), "cuts"),
                     _beside(server.verify_schedule.run(), "verify"), _beside(_watch(server.pages.lags.run()), "lags"),
-                    _beside(webhooks.run(), "notify"),
+                    _beside(_watch(webhooks.run()), "notify"),
                 ):  # fmt: skip
                     yield
     finally:
