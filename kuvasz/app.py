@@ -215,6 +215,7 @@ class App:
         """
         self.refuse_if_changing()
         self.config = found.config
+        self._workers.pace(found.config.pipeline.commit_interval)
         self._sources.change(map_change.take_over(self._sources, found, may_drop=may_drop))
 
     def restart(self) -> None:

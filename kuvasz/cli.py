@@ -362,6 +362,9 @@ def init(
         str | None, typer.Option("--database", help="Its name in the map, and in the slot's.", show_default=False)
     ] = None,
     sid: Annotated[str | None, typer.Option("--sid", help="The source's id in the rows.", show_default=False)] = None,
+    has_patterns: Annotated[
+        bool, typer.Option("--patterns", help="Write patterns, which take in later tables, too.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A new file, instead of stdout.", show_default=False)
     ] = None,
@@ -372,8 +375,9 @@ def init(
     if is_all and tables:
         raise ConfigError("--all-tables and --tables say different things", hint="give one of them")
     request = verb.MapRequest(
-        url=url, tables=tuple(tables or ()), excepted=tuple(excepted or ()), database=database, sid=sid
-    )
+        url=url, tables=tuple(tables or ()), excepted=tuple(excepted or ()), database=database, sid=sid,
+        has_patterns=has_patterns,
+    )  # fmt: skip
     made = verb.run(request, output)
     print(made.text if output is None else made.render(output), end="" if output is None else "\n")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 import logging
@@ -186,7 +187,7 @@ async def telling(app: App, observer: Observer, redact: Callable[[str], str]) ->
         return
     app.receipts.observe(about.committed)
     events = EventRows(about.namespace, redact)
-    sources = SourceRows(lambda source: app.sync(source).source.sid, ErrorView(redact=redact))
+    sources = SourceRows(functools.partial(_sid_of, app), ErrorView(redact=redact))
     with heard_by(lambda event, facts: about.tell("events", events.of(event, facts))):
         task = asyncio.create_task(_tell_sources(app, observer, sources, about), name="about")
         try:
@@ -195,6 +196,13 @@ async def telling(app: App, observer: Observer, redact: Callable[[str], str]) ->
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _sid_of(app: App, source: str) -> str | None:
+    """Return the sid of a source; None also where it has left the map just now, which is seen later."""
+    with contextlib.suppress(KeyError):
+        return app.sync(source).source.sid
+    return None
 
 
 async def _tell_sources(app: App, observer: Observer, rows: SourceRows, about: About) -> None:

@@ -105,6 +105,7 @@ async def _observing(server: AdminServer, webhooks: Webhooks) -> AsyncIterator[N
                 async with (
                     server.changes.telling(), server.telling(), _beside(server.cut_schedule.run(), "cuts"),
                     _beside(server.verify_schedule.run(), "verify"), _beside(_watch(server.pages.lags.run()), "lags"),
+                    _beside(_watch(webhooks.run()), "notify"),
                 ):  # fmt: skip
                     yield
     finally:
@@ -186,9 +187,11 @@ class AdminServer:
         app.receipts.observe(self.changes.note)
 
     def webhooks(self, stored: StoredNotices) -> Webhooks:
-        """Return the webhooks of the map, which are counted from now on; how far they have been told is stored."""
+        """Return the webhooks, which are counted from now on; how far they have been told is stored."""
         app = self._app
-        made = Webhooks(app.config, app.lake.about, stored, self.redact, lambda: app.phase == "running")
+        made = Webhooks(
+            lambda: app.config.notify, app.lake.about, stored, self.redact, lambda: app.phase == "running"
+        )
         self._answers.metrics.more.append(made.metrics)
         return made
 

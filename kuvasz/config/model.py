@@ -641,8 +641,9 @@ class CopyLimits(Section):
     """Of the week, on which these hours begin: `[fri, sat]`; every day by default."""
 
     max_snapshot_age: Annotated[kinds.Duration, kinds.durations("1m", "365d")] | None = None
-    """A large table whose copy takes longer is given up, and in error until a person has it tried again: as long as a
-    copy's snapshot is there, its server cannot vacuum what was deleted since. No bound by default."""
+    """As long as a copy's snapshot is there, its server cannot vacuum what was deleted since. That of a large table's
+    copy gets no older: a copy that can go on where it was takes another one, any other is given up, and its table is
+    in error until a person has it tried again. No bound by default."""
 
     copied_from: kinds.Url | None = Field(default=None, alias="from")
     """A standby of the server, which tables are read from in its place: `postgresql://db1-standby:5432`. What the url
@@ -693,11 +694,10 @@ class CopyConfig(CopyLimits):
         """
         own = next((own for name, own in self.servers.items() if set(servers.split(",")) & _hosts(name)), None)
         set_there = frozenset[str]() if own is None else own.model_fields_set
-        return CopyLimits(
-            **{
-                field.alias or name: getattr(own if name in set_there else self, name)
-                for name, field in CopyLimits.model_fields.items()
-            }
+        fields = CopyLimits.model_fields
+        # They were validated as what a person writes, which a duration is no more.
+        return CopyLimits.model_construct(
+            **{name: getattr(own if name in set_there else self, name) for name in fields}
         )
 
     @property

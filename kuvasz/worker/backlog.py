@@ -62,6 +62,12 @@ class Backlog:
             self._policy = self._policy.hurried()
             self._changed.notify_all()
 
+    def pace(self, interval_s: float) -> None:
+        """Let what waits, and what comes, wait for another interval; whoever is in a hurry stays so."""
+        with self._changed:
+            self._policy = self._policy.at(interval_s)
+            self._changed.notify_all()
+
     def go_on(self) -> None:
         """Take what came behind the cut."""
         with self._changed:

@@ -53,15 +53,22 @@ class FlushPolicy:
             an eighth of it waiting, the next begins as soon as the last one is written: a backlog is worked off
             without a pause, in the sizes that gather by themselves.
         eager_share: Which part of it that is: another one where the interval is to be kept if it can be.
+        is_hurried: Somebody waits until all is in the lake.
     """
 
     interval_s: float
     bytes: int
     eager_share: int = _EAGER_SHARE
+    is_hurried: bool = False
 
     def hurried(self) -> FlushPolicy:
         """Return the policy for when somebody waits until all is in the lake."""
-        return dataclasses.replace(self, interval_s=min(self.interval_s, _HURRIED_S))
+        return dataclasses.replace(self, interval_s=min(self.interval_s, _HURRIED_S), is_hurried=True)
+
+    def at(self, interval_s: float) -> FlushPolicy:
+        """Return the same with another interval."""
+        changed = dataclasses.replace(self, interval_s=interval_s)
+        return changed.hurried() if self.is_hurried else changed
 
     def most(self, tables: int) -> int:
         """Return the bytes that a mini-transaction into so many tables takes at most."""

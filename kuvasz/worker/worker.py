@@ -113,6 +113,10 @@ class Worker:
         """Have nothing wait for more that comes, but for a second."""
         self._backlog.hurry()
 
+    def pace(self, interval_s: float) -> None:
+        """Have mini-transactions begin at another interval from now on."""
+        self._backlog.pace(interval_s)
+
     def has_begun_all(self, sources: Collection[str]) -> bool:
         """Whether all that was put of some sources before the cut is in mini-transactions that have begun."""
         return self._backlog.lacks(sources)

@@ -48,6 +48,11 @@ class Workers:
         for worker in self.all:
             worker.hurry()
 
+    def pace(self, interval_s: float) -> None:
+        """Have targets without an interval of their own committed at another one from now on."""
+        for worker in self.all[: self.shared]:
+            worker.pace(interval_s)
+
     @property
     def shared(self) -> int:
         """The number of workers that share all targets without one of their own."""

@@ -16,12 +16,13 @@ import pytest
 from kuvasz import lsn
 from kuvasz.config import sources
 from kuvasz.config.load import load
-from kuvasz.config.model import Config
+from kuvasz.config.model import Config, CopyLimits
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import TableName
 from kuvasz.source import conninfo
 from kuvasz.source.check.standby_check import check_standby
 from kuvasz.verbs import check
+from tests.support.cut_copies import CutCopies
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.observer import Observer
 from tests.support.oracle import source_rows
@@ -150,6 +151,42 @@ def test_copies_under_load_double_and_lack_nothing(
 
 def events(caplog: pytest.LogCaptureFixture, event: str) -> list[Any]:
     return [one for one in caplog.records if getattr(one, "event", "") == event]
+
+
+@pytest.mark.parametrize("goes_on", ["standby", "primary"])
+def test_a_copy_that_is_cut_off_goes_on_under_another_snapshot(
+    shop: Database, follower: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, goes_on: str,
+) -> None:  # fmt: skip
+    """Also where one of its attempts reads the standby, and the next one the primary: rows are at the same places."""
+    caplog.set_level(logging.INFO)
+    shop.execute("CREATE TABLE items (id int PRIMARY KEY, n int, pad text)")
+    shop.execute("INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series(1, 2000) i")
+    config = with_copy(lake_folder, shop, {"items": None}, **{"from": f"postgresql://127.0.0.1:{follower.port}"})
+    of_standby = config.copy_limits("")
+    limits = [of_standby]
+    monkeypatch.setattr(Config, "copy_limits", lambda *_: limits[-1])
+
+    def change() -> None:
+        shop.execute("DELETE FROM items WHERE id % 4 = 1")
+        with shop.connect(autocommit=True) as session:
+            session.execute("VACUUM items")  # room for what moves
+        shop.execute("UPDATE items SET n = n + 1, pad = repeat('y', 210) WHERE id % 3 = 0")
+        shop.execute("UPDATE items SET id = id + 50000 WHERE id % 100 = 2")
+        shop.execute("INSERT INTO items SELECT i, 7, 'new' FROM generate_series(9000, 9100) i ON CONFLICT DO NOTHING")
+        limits.append(of_standby if goes_on == "standby" or len(limits) == 2 else CopyLimits())
+
+    cut = CutCopies(cuts=[[0, 2, 4], [1, 5]], between=[change, change])
+    cut.arm(monkeypatch, pages=8)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        shop.execute("UPDATE items SET n = n + 1000 WHERE id % 7 = 0")
+        pipeline.wait_applied(shop)
+        pipeline.assert_equal("items", source_rows(shop.url, "items"))
+    assert [one.done for one in events(caplog, "copy_resumed")] == [3, 5], told(caplog)
+    assert events(caplog, "copy_begun_again") == []
+    assert all(one.keys > 100 for one in events(caplog, "copy_resumed"))
+    assert len(events(caplog, "standby_snapshot")) == (3 if goes_on == "standby" else 2)
 
 
 @pytest.mark.slow

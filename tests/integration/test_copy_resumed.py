@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import shutil
 import threading
@@ -12,8 +13,11 @@ import duckdb
 import psycopg
 import pytest
 
+from kuvasz.config.load import load
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.events import Event
 from kuvasz.sync.tables import copy_ledgers
+from kuvasz.sync.tables.copy_hours import CopyHours
 from tests.support.cut_copies import CutCopies
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import open_table, source_rows
@@ -174,9 +178,9 @@ def test_whatever_changes_between_three_attempts(
 ) -> None:  # fmt: skip
     lake_folder.format_version = 2 + seed % 2
     fill(database)
-    pick, load = random.Random(seed), Load(database, seed)  # noqa: S311
+    pick, changes = random.Random(seed), Load(database, seed)  # noqa: S311
     cuts = [pick.sample(range(16), 5), pick.sample(range(16), 6), pick.sample(range(16), 3)]
-    cut = CutCopies(cuts=cuts, between=[load.change, load.change, load.change])
+    cut = CutCopies(cuts=cuts, between=[changes.change] * 3)
     cut.arm(monkeypatch, pages=5)
     run(database, lake_folder, cut, told)
     assert [event for event, _ in told] == [Event.COPY_RESUMED] * 3
@@ -309,6 +313,41 @@ def test_another_process_goes_on_unless_its_map_says_something_else(
     run(database, lake_folder, cut, told, filter="n < 5000")
     assert len(told) == count, "without a ledger nothing is said of it"
     assert len(cut.read[-1]) == max(cut.read[-1]) + 1, "all of it is read"
+
+
+def test_a_copy_whose_snapshot_gets_too_old_goes_on_under_others(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, told: list[tuple[Event, dict]]
+) -> None:
+    """And none of them is held for longer: what was deleted before the last one can be vacuumed."""
+    fill(database)
+    turn = iter(range(100))
+
+    def change() -> None:
+        at = next(turn)
+        database.execute(f"UPDATE items SET n = n + 1, pad = repeat('y', 210) WHERE id % 50 = {at}")
+        database.execute(f"DELETE FROM items WHERE id % 97 = {at}")
+
+    cut = CutCopies(cuts=[], between=[change] * 20)
+    cut.arm(monkeypatch, pages=12)
+    check = CopyHours.check_age
+
+    def aged(hours: CopyHours, spec: SourceTableSpec, taken_at: float, **more: bool) -> None:
+        check(hours, spec, taken_at - (3600 if len(cut.read[-1]) >= 4 else 0), **more)
+
+    monkeypatch.setattr(CopyHours, "check_age", aged)
+    lake_folder.config(group({None: database}, {"items": None}))
+    file = lake_folder.folder / "map.yaml"
+    limits = {"max_snapshot_age": "30m", "sessions": 1}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"copy": limits}))
+    with Pipeline(load(file, {}).config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+    assert {event for event, _ in told} == {Event.COPY_RESUMED}
+    done = [facts["done"] for _, facts in told]
+    assert len(done) >= 2
+    assert done == sorted(set(done)), "each attempt gets on"
+    assert len(cut.read) == len(done) + 1
 
 
 #: Rows in order, as texts, of a thousand buckets of keys: so many rows are compared where they are.

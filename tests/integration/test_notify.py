@@ -74,7 +74,7 @@ def test_every_commit_is_told(database: Database, lake_folder: LakeFolder, hook:
 
     def run(pipeline: Pipeline) -> Webhooks:
         about, store = pipeline.app.lake.about, state_of(config)
-        return Webhooks(config, about, store.notices, str, lambda: pipeline.app.phase == "running")
+        return Webhooks(lambda: config.notify, about, store.notices, str, lambda: pipeline.app.phase == "running")
 
     def change(key: int) -> None:
         database.execute("INSERT INTO items VALUES (%s, 0)", (key,))

@@ -399,11 +399,12 @@ class _Snapshots:
         is_whole = not line or line[-1].parent is None
         return (found[0], True) if found else (None, is_whole)
 
-    def newer_than(self, sequence: int) -> list[dict[str, Any]]:
+    def newer_than(self, sequence: int, most: int | None = None) -> list[dict[str, Any]]:
+        found = [one for one in self._table.seen.snapshots if one.sequence > sequence]
         return [
             {"snapshot-id": one.number, "sequence-number": one.sequence, "timestamp-ms": one.made_ms,
              "summary": {"operation": "overwrite", **one.summary}}
-            for one in self._table.seen.snapshots if one.sequence > sequence
+            for one in found[:most]
         ]  # fmt: skip
 
     def set_branch(self, branch: str, commit: TableCommit) -> None:

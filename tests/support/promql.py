@@ -97,7 +97,7 @@ def named(queries: Iterable[str]) -> set[str]:
 def _webhooks() -> Webhooks:
     told = {"webhook": "https://hooks.example.com", "secret": "0123456789abcdef"}
     config = Config.model_validate({"databases": [], "notify": [told]})
-    return Webhooks(config, MemoryAbout(), MemoryNotices(), str)
+    return Webhooks(lambda: config.notify, MemoryAbout(), MemoryNotices(), str)
 
 
 def rendered(scope: MetricsScope) -> str:

@@ -201,6 +201,23 @@ def test_what_is_going_on_is_seen_at_any_time(world: World) -> None:
     assert world.app.sync("shop") is world.sync
 
 
+def test_another_interval_of_the_map_is_the_workers_at_once(world: World) -> None:
+    told: list[tuple[int, float]] = []
+    for number, worker in enumerate(world.app._workers.all):
+        worker.pace = lambda seconds, number=number: told.append((number, seconds))  # type: ignore[method-assign]
+
+    def change() -> None:
+        pipeline = world.app.config.pipeline.model_copy(update={"commit_interval": 30.0})
+        found = world.app.difference(world.app.config.model_copy(update={"pipeline": pipeline}))
+        assert (found.is_empty, found.held) == (True, ())
+        world.app.take_over(found)
+        world.app.stop()
+
+    assert world.live(change) == 0
+    assert told == [(0, 30.0), (1, 30.0)]
+    assert world.app.config.pipeline.commit_interval == 30.0
+
+
 def test_what_waits_for_a_pace_of_its_own_leaves_room_to_all_others() -> None:
     pipeline = PipelineConfig(workers=2)
     policies = app_module._policies(pipeline, (60.0, 3600.0))

@@ -154,14 +154,28 @@ class Answers:
             fit = [state for state in states if verb.fits(state)]
             if not fit:
                 raise RequestRefused(409, f"{wanted.describe()} is {verb.why_not}", hint_for(states))
-            for state in fit:
-                _log.tell(verb.event, source=state.database, table=state.label, by=person(request))
-                # It takes as long as the source takes to answer: what comes of it is seen in the table's state.
-                getattr(self._app.sync(state.source).commands, verb.name)(state.key)
-            tables = [{"source": state.database, "target": state.label} for state in fit]
+            told = [state for state in fit if self._tell(verb, state, person(request))]
+            if not told:
+                raise RequestRefused(404, f"{wanted.describe()} is gone from its source", hint_for(states))
+            tables = [{"source": state.database, "target": state.label} for state in told]
             return web.json_response({"verb": verb.name, "tables": tables}, status=202)
 
         return command
+
+    def _tell(self, verb: Verb, state: TableState, by: str) -> bool:
+        """Tell a source what is to become of a table of it; return whether it is there still.
+
+        It takes as long as the source takes to answer: what comes of it is seen in the table's state.
+        """
+        sync = self._app.sync(state.source)
+        try:
+            getattr(sync.commands, verb.name)(state.key)
+        except KeyError:  # a look has shown that a partition, or a tenant, is gone: its state is the last to go
+            if any(spec.key == state.key for spec in sync.source.tables):
+                raise
+            return False
+        _log.tell(verb.event, source=state.database, table=state.label, by=by)
+        return True
 
     def _is_meant(self, wanted: Selection, state: TableState) -> bool:
         source = self._app.sync(state.source).source

@@ -19,7 +19,7 @@ from kuvasz.admin.entries.target_request import TargetRequests, asked_table
 from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kuvasz.admin.door import Handler
     from kuvasz.admin.entries.list_query import Record
@@ -93,7 +93,7 @@ class EntryChanges:
             raise unknown(request)
         given = asked_table(request, found)
         await self._change(request, lambda written: map_change.add_table(written, given))
-        return web.json_response(next(one for one in await self._answers.mapping() if one["id"] == number))
+        return web.json_response(_with(number, await self._answers.mapping()))
 
     async def _restart(self, _: web.Request) -> web.Response:
         """Have all sources ended and begun again."""
@@ -133,7 +133,7 @@ class EntryChanges:
             EntryKind.TABLE: self._answers.tables,
         }[kind]  # fmt: skip
         numbers = await asyncio.to_thread(self._numbers.given, kind, [change.name])
-        return next(one for one in await look() if one["id"] == numbers[change.name])
+        return _with(numbers[change.name], await look())
 
 
 def entry_handlers(
@@ -151,6 +151,18 @@ def entry_handlers(
     answers = EntryAnswers(app, observer, numbers, redact)
     changes = EntryChanges(app, live_map, numbers, answers, redact).handlers()
     return {**answers.handlers(), **changes, "map_create": TargetRequests(app, answers).answer}
+
+
+def _with(number: int, entries: Iterable[Record]) -> Record:
+    """Return the entry of a number that was given, or written, just now.
+
+    Raises:
+        RequestRefused: Somebody else has had it removed since.
+    """
+    for one in entries:
+        if one["id"] == number:
+            return one
+    raise RequestRefused(409, "it was written, and somebody else has removed it since", "look at the list again")
 
 
 def _found(kind: EntryKind, written: WrittenMap, number: int, request: web.Request) -> Any:  # noqa: ANN401

@@ -58,7 +58,8 @@ class LookAnswers:
                 raise RequestRefused(400, f"the unknown parameter {unknown[0]!r}", hint)
             query = {name: request.query.getall(name) for name in request.query}
             if route.body is not None:
-                query |= {name: [value] if isinstance(value, str) else value for name, value in request[BODY].items()}
+                body = request[BODY].items()
+                query |= {name: value if isinstance(value, list) else [value] for name, value in body}
             async with self._turns[route.name]:  # each asks servers and catalog, and whoever waits asks no less
                 try:
                     found = await asyncio.to_thread(look, loaded, query)

@@ -113,6 +113,10 @@ LOOK_ROUTES: Final = (
                 ),
                 BodyField(name="database", kind=FieldKind.TEXT, about="The group's name.", example="shop"),
                 BodyField(name="sid", kind=FieldKind.TEXT, about="The source's id in the rows.", example="de"),
+                BodyField(
+                    name="patterns", kind=FieldKind.SWITCH, example=True,
+                    about="Patterns in the map, which take in later tables, too.",
+                ),
             ),
         ),
         answers={

@@ -99,7 +99,7 @@ class Webhook:
     """
 
     def __init__(self, config: WebhookConfig, about: About, stored: StoredNotices, send: Post = post) -> None:
-        self._config = config
+        self.config = config
         self._about = about
         self._stored = stored
         self._send = send
@@ -115,11 +115,11 @@ class Webhook:
     @property
     def label(self) -> str:
         """What it is called."""
-        return self._config.label
+        return self.config.label
 
     def hear(self, kind: NoticeKind, entry: Entry) -> None:
         """Have something told, if the map wants it to be."""
-        if kind not in self._config.on:
+        if kind not in self.config.on:
             return
         with self._lock:
             self._told.waiting.append(entry)
@@ -134,16 +134,16 @@ class Webhook:
         """Tell what there is to tell, until told to stop."""
         while not stop.wait(STEP_S):
             if is_on():
-                self.step(time.monotonic())
+                self.step(time.monotonic(), stop.is_set)
 
-    def step(self, now: float) -> None:
+    def step(self, now: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Tell what waits, if it is time. Nothing that fails here may stop anything else."""
         if now < self._due:
             return
-        self._due = now + self._config.batch
+        self._due = now + self.config.batch
         try:
             self._know()
-            while self._tell_some():
+            while self._tell_some() and not is_over():
                 pass
         except NotTaken as error:
             self._due = now + self._backoff.next_s(random.random())  # noqa: S311 (those that failed together)
@@ -175,16 +175,16 @@ class Webhook:
         with self._lock:
             entries, removed = list(itertools.islice(self._told.waiting, _MOST)), self.counts.removed
         waited, seen, standing = len(entries), dict(self._told.seen), dict(self._standing)
-        if NoticeKind.COMMIT in self._config.on:
+        if NoticeKind.COMMIT in self.config.on:
             entries += self._commits(_MOST - waited, seen, standing)
         if entries:
             body = notice.body_of(self.label, self._told.number, entries)
             at_s = int(time.time())
             headers = {
                 "Content-Type": "application/json", "User-Agent": f"kuvasz/{__version__}",
-                notice.SIGNATURE: notice.signature(self._config.secret.get(), at_s, body),
+                notice.SIGNATURE: notice.signature(self.config.secret.get(), at_s, body),
             }  # fmt: skip
-            self._send(self._config.webhook.get(), body, headers)
+            self._send(self.config.webhook.get(), body, headers)
             self._succeed(len(entries))
         with self._lock:
             has_moved = bool(entries) or seen != self._told.seen

@@ -25,7 +25,7 @@ from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.ports import About
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from kuvasz.lake.about.tables import AboutTable
     from kuvasz.lake.table.table import LakeTable
@@ -49,16 +49,16 @@ class LakeAbout(About):
     Args:
         namespace: Where the tables are; None: nowhere, and nothing is done.
         keep_s: How old their rows get.
-        targets: Gives the tables of the lake whose commits are told of.
+        targets: The tables of the lake whose commits are told of, by name; they come and go.
     """
 
-    def __init__(self, namespace: str | None, keep_s: float, targets: Callable[[], Sequence[LakeTable]]) -> None:
+    def __init__(self, namespace: str | None, keep_s: float, targets: Mapping[str, LakeTable]) -> None:
         self.namespace = namespace
         self._keep_s = keep_s
         self._targets = targets
         self._waiting = WaitingRows()
         self._took: dict[int, float] = {}  #: snapshot -> seconds of its commit
-        self._looked: dict[str, tuple[str, int | None]] = {}  #: target -> uuid and snapshot that were seen last
+        self._looked: dict[str, object] = {}  #: target -> what it was like when it was looked at last
         self._told: dict[str, str] = {}  #: table -> what was said last of why it cannot be written
         self._writers: tuple[AboutWriter, ...] = ()
         self._keeping = threading.Lock()  #: whoever comes first loads a table
@@ -83,17 +83,19 @@ class LakeAbout(About):
     @override
     def standing(self) -> Mapping[str, object]:
         """See `kuvasz.ports.About.standing`."""
-        return {target.name: (target.definition.uuid, target.index.snapshot_id) for target in self._targets()}
+        return {
+            target.name: (target.definition.uuid, target.index.snapshot_id) for target in list(self._targets.values())
+        }
 
     @override
     def commits_after(self, target: str, seen: str | None, most: int) -> tuple[list[Row], str, int]:
         """See `kuvasz.ports.About.commits_after`."""
-        table = next((one for one in self._targets() if one.name == target), None)
+        table = self._targets.get(target)
         if table is None:
             return [], seen or "", 0
         known = {} if seen is None else {SEEN_PREFIX + target: seen}
         before = commits.seen_of(known, target, table.definition.uuid)
-        snapshots = table.table.snapshots.newer_than(before.sequence)[:most]
+        snapshots = table.table.snapshots.newer_than(before.sequence, most)
         rows, now = commits.rows_of(target, snapshots, before, self._took)
         missed = int(snapshots[0]["sequence-number"]) - before.sequence - 1 if snapshots and before.sequence else 0
         return rows, now.render(), missed
@@ -187,8 +189,8 @@ class LakeAbout(About):
     def _write_commits(self, writer: AboutWriter, now: datetime.datetime) -> None:
         """Write the rows of all snapshots that came since, with the note of which they are."""
         # Before the snapshots are looked at: one that comes meanwhile is found the next time.
-        states = {target.name: (target.definition.uuid, target.index.snapshot_id) for target in self._targets()}
-        changed = [target for target in self._targets() if self._looked.get(target.name) != states.get(target.name)]
+        states = self.standing()
+        changed = [name for name, standing in states.items() if self._looked.get(name) != standing]
         if not changed:
             return
         oldest = now - datetime.timedelta(seconds=self._keep_s)
@@ -196,7 +198,7 @@ class LakeAbout(About):
         properties: dict[str, str] = {}
         with writer.held() as table:
             known = table.table.properties
-            for target in changed:
+            for target in map(self._targets.__getitem__, changed):
                 seen = commits.seen_of(known, target.name, target.definition.uuid)
                 snapshots = target.table.snapshots.newer_than(seen.sequence)
                 found, now_seen = commits.rows_of(target.name, snapshots, seen, self._took)

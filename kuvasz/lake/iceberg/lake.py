@@ -69,7 +69,7 @@ class IcebergLake(Lake):
         self._tables = Tables(config, self.engine, witness)
         self.notes = IcebergSourceNotes(self._tables)
         self.tags = IcebergTags(self._tables)
-        self.about = LakeAbout(config.lake.about, config.lake.about_keep, self._tables.all)
+        self.about = LakeAbout(config.lake.about, config.lake.about_keep, self._tables.loaded)
         self.maintenance = IcebergMaintenance(config, self.engine, self._tables, self.about.tables)
         self._write_stage: WriteStage | None = None
         self._commit_stage: CommitStage | None = None

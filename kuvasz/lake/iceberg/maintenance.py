@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.maintenance.maintenance import Maintainer
 from kuvasz.ports import Maintenance
 
@@ -65,8 +66,11 @@ class IcebergMaintenance(Maintenance):
     @override
     def run(self, target: str, *, full: bool) -> Upkeep:
         """See `kuvasz.ports.Maintenance.run`."""
-        assert self.maintainer is not None
-        return self.maintainer.run(self._tables[target], full=full)
+        table = self._tables.get(target)
+        if table is None or self.maintainer is None:
+            message = f"{place_of(table=target)}: it is not loaded, so its files cannot be looked after"
+            raise LakeError(message, hint="see `kuvasz status`: it has not begun yet, or is in error")
+        return self.maintainer.run(table, full=full)
 
 
 __all__ = ["IcebergMaintenance"]

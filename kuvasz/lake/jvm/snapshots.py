@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.errors import LakeError, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kuvasz.lake.files.commit import TableCommit
     from kuvasz.lake.jvm.table_handle import TableHandle
@@ -109,21 +110,23 @@ class Snapshots:
                     return None, False
             return None, True
 
-    def newer_than(self, sequence: int) -> list[Mapping[str, Any]]:
+    def newer_than(self, sequence: int, most: int | None = None) -> list[Mapping[str, Any]]:
         """Return the snapshots behind a sequence number, whatever became of them since, oldest first, as JSON.
 
         Those of a table only grow, and so does the list of them but for what is expired (Iceberg spec, "Sequence
         Numbers"); each is asked for by its place, for the end of a Java iterator costs as much as a commit.
+
+        Args:
+            sequence: The number.
+            most: How many come back, at the most; None: all of them.
         """
         with self._handle.asking():
             known = self._handle.java.operations().current().snapshots()
-            found: list[Mapping[str, Any]] = []
-            for place in range(known.size() - 1, -1, -1):
-                snapshot = known.get(place)
-                if int(snapshot.sequenceNumber()) <= sequence:
-                    break
-                found.append(json.loads(str(self._handle.classes.snapshot_json(snapshot))))
-            return found[::-1]
+            size = int(known.size())
+            begin = _first_behind(lambda place: int(known.get(place).sequenceNumber()), size, sequence)
+            end = size if most is None else min(size, begin + most)
+            texts = (str(self._handle.classes.snapshot_json(known.get(place))) for place in range(begin, end))
+            return [json.loads(text) for text in texts]
 
     def set_branch(self, branch: str, commit: TableCommit) -> None:
         """Let a branch point at a snapshot with other files in it; made anew if it is there."""
@@ -175,6 +178,17 @@ class Snapshots:
             # there, it deletes only what no snapshot that is left can reach.
             expiry.expireSnapshotId(_NO_SNAPSHOT)
             expiry.commit()
+
+
+def _first_behind(sequence_at: Callable[[int], int], size: int, sequence: int) -> int:
+    """Return the first place of a list of growing numbers that has one above another, sought from its end on.
+
+    There it is, but for whoever has not looked for long: each number that is looked at is a call of the JVM.
+    """
+    step = 1
+    while step <= size and sequence_at(size - step) > sequence:
+        step *= 2
+    return bisect.bisect_right(range(size), sequence, max(0, size - step + 1), size - step // 2, key=sequence_at)
 
 
 __all__ = ["Snapshots"]

@@ -2,8 +2,9 @@
 
 Databases and their tables follow while kuvasz runs: a source that differs is ended and begun again, as a restart
 would do, and all others go on. What all sources share is made once, at a start: sections but `map`, `cuts`,
-`verify` and `copy`, and the definition of a target, which its loaded table is built around. `server.tokens` are
-looked up at each request, and `log.level` is set anew.
+`verify`, `copy` and `notify`, and the definition of a target, which its loaded table is built around.
+`server.tokens` are looked up at each request, `log.level` is set anew, and workers are told another
+`pipeline.commit_interval`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kuvasz.sync.rules.feeders import rows_of
 
 #: The sections that are read anew each time; all others are held until the next start, but for some options.
 LIVE = frozenset({"map", "cuts", "verify", "copy"})
-_LIVE_OPTIONS = (("server", "tokens"), ("log", "level"))
+_LIVE_OPTIONS = (("server", "tokens"), ("log", "level"), ("pipeline", "commit_interval"))
 
 _ANOTHER_NAME = (
     "a new sid has to differ in more than capitals and signs, which make no other name; where the lake has no rows of"
@@ -104,7 +105,7 @@ def difference(
         wanted = getattr(getattr(after, section), option)
         if getattr(sections[section], option) != wanted:
             sections[section] = sections[section].model_copy(update={option: wanted})
-    config = after.model_copy(update={**sections, "notify": before.notify})
+    config = after.model_copy(update=sections)
     if found := check.problems(config):
         told = "; ".join(f"{problem.render_path(one.path)} {one.message}" for one in found)
         raise ConfigError(f"with {', '.join(held)} as they are until a restart: {told}", hint=_RESTART)
@@ -241,8 +242,6 @@ def _without_worker(before: Config, after: Config) -> Iterator[str]:
 
 def _held(before: Config, after: Config) -> Iterator[str]:
     """Yield the options that differ and that only a start reads; those that follow from others are left out."""
-    if before.notify != after.notify:
-        yield "notify"
     for section in SECTIONS:
         old, new = getattr(before, section), getattr(after, section)
         for option in type(new).model_fields if section not in LIVE else ():

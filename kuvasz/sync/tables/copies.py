@@ -128,7 +128,8 @@ class Copies:
         Not if it has its rows, is paused or in error; connections that fail are tried again.
 
         Returns:
-            Whether it is to be tried again when others have had their turn: somebody has locked it.
+            Whether it is to be tried again when others have had their turn: somebody has locked it, or its hours
+            are over.
         """
         source_tables = self._source_tables
         backoff = Backoff(FIRST_S)
@@ -151,7 +152,7 @@ class Copies:
                 await asyncio.sleep(wait)
                 with contextlib.suppress(SourceError, LakeError):  # its columns may be what changed
                     await self._context.ask(self._look, spec)
-                if isinstance(error, SourceLocked):
+                if isinstance(error, SourceLocked) or self.hours.is_over(spec):
                     return True
         if source_tables.position(spec) is None and not await self._context.ask(self._may_have_rows, spec):
             source_tables.release(spec)
@@ -308,7 +309,9 @@ class Copies:
                 position,
                 self._begun(spec, wanted, begin, check),
                 on_read=on_read,
-                pace=self.hours.pace(spec, under.taken_at, turn, check),
+                pace=self.hours.pace(
+                    spec, under.taken_at, turn, check, gets_on=lambda: ledger is not None and ledger.gets_on
+                ),
                 **({} if ledger is None else {"ledger": ledger}),
             )
         self._take_back(spec, taken, to_repair=False)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from kuvasz.config import units
 from kuvasz.config.model import CopyLimits
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import TableError, place_of, retry_of
+from kuvasz.errors import SourceError, TableError, place_of, retry_of
 from kuvasz.events import Event, EventLog
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import Turn
@@ -48,24 +48,28 @@ class CopyHours:
         is_limited = limits.hours is not None or limits.max_snapshot_age is not None
         return is_limited and self._is_large(spec)
 
-    def check_age(self, spec: SourceTableSpec, taken_at: float) -> None:
+    def check_age(self, spec: SourceTableSpec, taken_at: float, *, gets_on: bool = False) -> None:
         """Make sure that a copy may have its snapshot for longer.
 
         Args:
             spec: The table.
             taken_at: When it was taken, in monotonic seconds.
+            gets_on: Under another one it goes on from what is finished of it, which is more than under earlier ones.
 
         Raises:
-            TableError: It is too old.
+            SourceError: It is too old, and another one is taken.
+            TableError: It is too old, and the copy comes to no end.
         """
         oldest_s = self.limits.max_snapshot_age
         if oldest_s is None or time.monotonic() - taken_at <= oldest_s or not self._is_large(spec):
             return
-        look = self._context.source_tables.look(spec)
+        look, place = self._context.source_tables.look(spec), place_of(self._context.source.name, spec.table)
         read = f"{look.copy_done} of {look.copy_total} parts were read"
+        age = f"when its snapshot was as old as copy.max_snapshot_age allows, {units.render_duration(oldest_s)}"
+        if gets_on:
+            raise SourceError(f"{place}: {read} {age}", hint="it is tried again by itself, and goes on from there")
         raise TableError(
-            f"{place_of(self._context.source.name, spec.table)}: its copy was given up: {read} when its snapshot was"
-            f" as old as copy.max_snapshot_age allows, {units.render_duration(oldest_s)}",
+            f"{place}: its copy was given up: {read} {age}",
             hint=f"give it longer, or a higher copy.rows_per_second; then {retry_of(spec.identifier)}",
         )
 
@@ -83,7 +87,13 @@ class CopyHours:
         return table is None or is_large(table)
 
     def pace(
-        self, spec: SourceTableSpec, taken_at: float, turn: Turn | None, check: Callable[[], None]
+        self,
+        spec: SourceTableSpec,
+        taken_at: float,
+        turn: Turn | None,
+        check: Callable[[], None],
+        *,
+        gets_on: Callable[[], bool] = lambda: False,
     ) -> PaceOfHours:
         """Return the pace of one copy.
 
@@ -92,11 +102,12 @@ class CopyHours:
             taken_at: When its snapshot was taken, in monotonic seconds.
             turn: Its place among the copies; None: it has none.
             check: Raises if the copy is to end.
+            gets_on: Whether another snapshot would bring it on.
         """
 
         def check_all() -> None:
             check()
-            self.check_age(spec, taken_at)
+            self.check_age(spec, taken_at, gets_on=gets_on())
 
         return PaceOfHours(self._context, self, spec, turn, check_all)
 

@@ -8,6 +8,10 @@ but for what gives the table another file, which its catalog entries tell. So th
 all parts and read by their keys as the new snapshot shows them, and with the ranges that are missing all is as of the
 new snapshot, as if nothing had been cut off. Whatever keeps that from being certain makes the copy begin again.
 
+A standby has the rows, and the catalog's entries, at the very places at which its primary has them, so it makes no
+difference where an attempt reads. The LSN of a standby's snapshot lies behind that of a slot which the primary made
+just before, and so behind all that any standby had shown by then: snapshots only get newer.
+
 In threads, never on the event loop.
 """
 
@@ -26,7 +30,7 @@ from typing_extensions import override
 
 from kuvasz import lsn
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceError, StateError
+from kuvasz.errors import LakeError, SourceError, SourceRefused, StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.model import PgType, Segment, TableName, TableType, Truncation
 from kuvasz.ports import CopyLedger, EarlierParts
@@ -79,6 +83,7 @@ class CopyLedgers:
         self._context = context
         self._slot = slot
         self._attempts: collections.Counter[str] = collections.Counter()
+        self._finished: collections.Counter[str] = collections.Counter()  #: most parts that an attempt left so far
 
     def has(self, spec: SourceTableSpec) -> bool:
         """Whether a table's copy may go on from what is finished of it: the slot is to stay for that."""
@@ -99,8 +104,6 @@ class CopyLedgers:
     def _stored(self, spec: SourceTableSpec) -> StoredLedger | None:
         shared = self._context.shared
         if not shared.lake.resumes_copies or shared.is_snapshot_only or shared.staged is not None:
-            return None
-        if self._context.copies_from is not None:  # nobody has tried it with snapshots of a standby
             return None
         return shared.state.ledger(spec.identifier, self._context.source_tables.name(spec))
 
@@ -125,12 +128,19 @@ class CopyLedgers:
             yield None, ranges
             return
         told = {"source": self._context.source.name, "table": facts.spec.identifier}
-        ledger = TableLedger(stored, head, ranges, told, on_seen=lambda spent: self._seen(facts.spec, spent))
+        ledger = TableLedger(
+            stored, head, ranges, told, before=self._finished.pop(facts.spec.key, 0),
+            on_seen=lambda spent: self._seen(facts.spec, spent),
+        )  # fmt: skip
         with contextlib.ExitStack() as stack:
             found = stored.read()
-            if found is not None and found.parts:
-                ledger.why_not = self._take_up(stack, ledger, found, facts)
-            yield ledger, ledger.ranges
+            try:
+                if found is not None and found.parts:
+                    ledger.why_not = self._take_up(stack, ledger, found, facts)
+                yield ledger, ledger.ranges
+            except (SourceError, LakeError):  # it is tried again; else it is there, or waits for a person
+                self._finished[facts.spec.key] = max(ledger.before, len(ledger.parts))
+                raise
 
     def _seen(self, spec: SourceTableSpec, spent_s: float) -> None:
         """Take note that a copy goes on that took some time already."""
@@ -176,11 +186,15 @@ class CopyLedgers:
             SourceError: The connection is gone.
         """
         source, name = self._context.source.name, f"{self._slot.name[:50]}_seen_{random.getrandbits(24):06x}"
-        pinned = facts.under.taken.pinned(conninfo.replication_conninfo(self._context.url()))
-        pgconn = conninfo.connect_pq(pinned, f"copy slot {self._slot.name}")
+        replication = conninfo.replication_conninfo(self._context.url())
+        if self._context.copies_from is None:
+            replication = facts.under.taken.pinned(replication)  # else that is the standby, and the slot is elsewhere
+        pgconn = conninfo.connect_pq(replication, f"copy slot {self._slot.name}")
         stack.callback(pgconn.finish)
         try:
             begin = window.copy_slot(pgconn, self._slot.name, name, source)
+        except SourceRefused as error:  # no slot is free, say: what is finished is worth another attempt
+            raise SourceError(error.message, hint=error.hint) from error
         except SourceError as error:
             if not conninfo.is_idle(pgconn):
                 raise
@@ -222,6 +236,7 @@ class TableLedger(CopyLedger):
         head: What another attempt has to find alike, and where this one stands.
         ranges: What is read.
         told: What events tell of the copy.
+        before: How many parts were finished when an earlier attempt ended, at the most.
         on_seen: Called when nothing more is read of the changes since an earlier attempt, with the seconds that
             it took as far as it counts.
     """
@@ -233,6 +248,7 @@ class TableLedger(CopyLedger):
         ranges: Sequence[snapshot.CopyRange],
         told: Mapping[str, str],
         *,
+        before: int = 0,
         on_seen: Callable[[float], None],
     ) -> None:
         self.earlier: EarlierParts | None = None
@@ -240,12 +256,18 @@ class TableLedger(CopyLedger):
         self.ranges = ranges
         self.parts: dict[int, str] = {}  #: what is finished
         self.spent_s = 0.0  #: by earlier attempts
+        self.before = before
         self.why_not = ""  #: why what was noted by an earlier attempt is of no use
         self._fresh = dict(head)
         self._stored = stored
         self._told = told
         self._on_seen = on_seen
         self._begun_at = time.monotonic()
+
+    @property
+    def gets_on(self) -> bool:
+        """Whether more is finished than when any attempt before ended: so it comes to an end, be there many."""
+        return len(self.parts) > self.before
 
     @override
     def begin(self, made_for: str, why: str = "") -> None:

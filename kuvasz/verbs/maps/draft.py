@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -57,7 +57,7 @@ class DraftEntry:
     """One table of a map."""
 
     table: str  #: as a map names it
-    options: Mapping[str, str]  #: what the map says of it; nothing for a clone
+    options: Mapping[str, str | Sequence[str]]  #: what the map says of it; nothing for a clone
     comments: tuple[str, ...]  #: a line each, above it
     left_out: str = ""  #: why it stands there as a comment only; empty if it does not
 
@@ -104,10 +104,15 @@ class Draft:
 
 
 def _options(entry: DraftEntry) -> CommentedMap | None:
-    return _flow({name: _value(value) for name, value in entry.options.items()}) if entry.options else None
+    if not entry.options:
+        return None
+    return _flow({
+        name: _value(value) if isinstance(value, str) else [_value(one) for one in value]
+        for name, value in entry.options.items()
+    })  # fmt: skip
 
 
-def _flow(entries: Mapping[str, str]) -> CommentedMap:
+def _flow(entries: Mapping[str, str | list[str]]) -> CommentedMap:
     mapping = CommentedMap(entries)
     mapping.fa.set_flow_style()
     return mapping

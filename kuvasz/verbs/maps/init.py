@@ -10,7 +10,7 @@ import dataclasses
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,12 @@ _NOT_IN_TARGETS = re.compile(r'[/\\`".\x00-\x1f]')
 #: libpq's parameter -> last word of the name of the variable that holds it, where it is not the parameter's own.
 _SUFFIXES = {"password": "PW"}
 
+#: What a pattern takes in; a partition is part of its root.
+_TAKEN = frozenset({TableKind.TABLE, TableKind.PARTITIONED})
+
+#: The pattern of all tables.
+_ALL = "*.*"
+
 #: Where references stand while a url is looked at.
 _MARK = "kuvasz-reference"
 
@@ -60,6 +66,7 @@ class MapRequest:
         excepted: Patterns of tables that are not wanted.
         database: The group's name in the map; the database's own by default.
         sid: The sid of the source, or None.
+        has_patterns: Whether the map has patterns in place of the tables that they take in, also of later ones.
     """
 
     url: str = dataclasses.field(repr=False)
@@ -67,6 +74,7 @@ class MapRequest:
     excepted: tuple[str, ...] = ()
     database: str | None = None
     sid: str | None = None
+    has_patterns: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +145,18 @@ def draft(request: MapRequest, found: Inventory, environ: Mapping[str, str], fol
         heading=(), namespace=re.sub(r"[^\w-]+", "_", database).strip("_") or "kuvasz", database=database, url=url,
         sid=request.sid, entries=_entries(tables, found.extensions),
     )  # fmt: skip
-    made = _with_refusals(made, tables, {**dict.fromkeys(variables, HIDDEN), **environ}, folder)
-    wanted = [entry for entry in made.entries if not entry.left_out]
-    if not wanted:
+    known = {**dict.fromkeys(variables, HIDDEN), **environ}
+    made = _with_refusals(made, tables, known, folder)
+    left_out = sum(bool(entry.left_out) for entry in made.entries)
+    if not (wanted := len(made.entries) - left_out):
         raise _nothing(made.entries)
+    if request.has_patterns:
+        made = _with_patterns(
+            made, request, {one.table for one in tables if one.kind in _TAKEN} - {*found.extensions}
+        )
+        load.of_text(made.text(), {**dict.fromkeys(variables, HIDDEN), **environ}, folder)
     made = dataclasses.replace(made, heading=_heading(found.location, variables))
-    return MapOutcome(
-        text=made.text(), variables=variables, tables=len(wanted), left_out=len(made.entries) - len(wanted)
-    )  # fmt: skip
+    return MapOutcome(text=made.text(), variables=variables, tables=wanted, left_out=left_out)
 
 
 def _with_variables(request: MapRequest) -> tuple[str, dict[str, str]]:
@@ -253,6 +265,35 @@ def _why_refused(spec: SourceTableSpec, table: SourceTable) -> str:
     except SchemaError as error:
         return "; ".join(filter(None, (error.message, error.hint)))
     return ""
+
+
+def _with_patterns(made: Draft, request: MapRequest, taken: Collection[TableName]) -> Draft:
+    """Return the draft with patterns in place of those entries that say nothing else than they do.
+
+    Args:
+        made: The draft.
+        request: What is asked for.
+        taken: The tables that a pattern may take in, whatever is wrong with them.
+    """
+    patterns = [one for one in request.tables or (_ALL,) if names.is_pattern(one)]
+    entries: list[DraftEntry] = []
+    left = {names.parse_table(entry.table): entry for entry in made.entries}
+    for pattern in patterns:
+        alike = {table: entry for table, entry in left.items() if names.means(pattern, table)}
+        plain = [entry for entry in alike.values() if not entry.left_out and not entry.options]
+        refused = [entry.table for table, entry in alike.items() if entry.left_out and table in taken]
+        if not plain:
+            continue
+        left = {table: entry for table, entry in left.items() if entry not in plain}
+        excepted = (*request.excepted, *refused)
+        told = (f"{entry.table}: {comment}" for entry in plain for comment in entry.comments)
+        entries.append(
+            DraftEntry(
+                table=pattern, options={"except": excepted} if excepted else {},
+                comments=(f"{len(plain)} tables now, and each that comes and is like it:", *told),
+            )
+        )  # fmt: skip
+    return dataclasses.replace(made, entries=(*entries, *left.values()))
 
 
 def _heading(location: str, variables: Mapping[str, str]) -> tuple[str, ...]:

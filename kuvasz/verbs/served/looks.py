@@ -66,7 +66,8 @@ def _init(_: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     database, sid = (next(iter(query.get(name, ())), None) for name in ("database", "sid"))
     patterns = {name: tuple(query.get(name, ())) for name in ("tables", "except")}
     request = init.MapRequest(
-        url=url, tables=patterns["tables"], excepted=patterns["except"], database=database, sid=sid
+        url=url, tables=patterns["tables"], excepted=patterns["except"], database=database, sid=sid,
+        has_patterns=any(query.get("patterns", ())),
     )  # fmt: skip
     return dataclasses.asdict(init.run(request, None))
 

@@ -166,6 +166,27 @@ def test_events_and_sources_are_told_while_it_runs(monkeypatch: pytest.MonkeyPat
     assert [row["source_sid"] for row in world.about.told["sources"]] == ["eu"]
 
 
+def test_a_source_that_leaves_the_map_meanwhile_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_about, "_STEP_S", 0.01)
+    world = World("_kuvasz")
+
+    def gone(_: str) -> Any:
+        raise KeyError
+
+    world.app.sync = gone
+
+    async def run() -> None:
+        async with telling(world.app, world.observer, str):
+            await asyncio.sleep(0)
+            world.app.phase = "running"
+            async with asyncio.timeout(30):
+                await world.is_seen.wait()
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert [row["source_sid"] for row in world.about.told["sources"]] == [None]
+
+
 def test_a_lake_without_such_tables_is_told_nothing() -> None:
     world, log = World(None), EventLog("kuvasz.test")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,27 @@ def test_a_table_that_the_map_has_not_is_told_with_those_it_has(world: AdminWorl
     status, refused = world.ask("/api/pause", body={"table": "shop.nowhere"})
     assert (status, refused["hint"]) == (404, "it has: shop.items, shop.others")
     assert "shop.nowhere" in refused["error"]
+
+
+@pytest.mark.parametrize("verb", ["pause", "resync"])
+def test_a_table_that_goes_at_that_moment_is_missed_and_no_other(world: AdminWorld, verb: str) -> None:
+    (sync,) = world.app.sources
+    told = getattr(sync.commands, verb)
+
+    def command(key: str) -> None:
+        if key == "shop.items":
+            sync.tables.source = dataclasses.replace(
+                sync.source, tables=tuple(spec for spec in sync.source.tables if spec.key != key)
+            )
+            raise KeyError(key)
+        told(key)
+
+    setattr(sync.commands, verb, command)
+    status, refused = world.ask(f"/api/{verb}", body={"table": "shop.items"})
+    assert (status, refused["error"]) == (404, "table 'shop.items' is gone from its source")
+    status, done = world.ask(f"/api/{verb}", body={"sid": "eu"})
+    assert (status, [one["target"] for one in done["tables"]]) == (202, ["shop.others"])
+    assert world.commands == [(verb, "shop.others")]
 
 
 def test_a_command_that_does_not_fit_is_refused(world: AdminWorld) -> None:

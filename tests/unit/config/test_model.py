@@ -286,6 +286,18 @@ def test_a_server_has_limits_of_its_own_and_those_of_all_where_it_says_nothing()
     assert [copy.of(host).rows_per_second for host in ("a:5432,b:5432", "b:5432")] == [5, 5]
 
 
+def test_every_limit_that_a_map_may_have_is_that_of_a_server() -> None:
+    said = {
+        "rows_per_second": 5, "sessions": 2, "hours": "22:00-06:00", "time_zone": "Europe/Berlin", "days": ["fri"],
+        "max_snapshot_age": "90m", "from": "postgresql://standby",
+    }  # fmt: skip
+    assert said.keys() == {field.alias or name for name, field in CopyLimits.model_fields.items()}
+    limits = CopyLimits.model_validate(said)
+    assert limits.max_snapshot_age == 5400.0
+    config = Config.model_validate({"databases": [], "copy": said | {"servers": {"a:1": said, "b:1": {}}}})
+    assert [config.copy_limits(server) for server in ("a:1", "b:1", "c:1")] == [limits] * 3
+
+
 def test_a_standby_is_of_all_servers_but_those_that_say_otherwise() -> None:
     standby, other = SecretUrl("postgresql://standby"), SecretUrl("postgresql://x:geheim@other")
     copy = CopyConfig.model_validate(

@@ -98,6 +98,20 @@ def test_a_cut_waits_for_no_interval() -> None:
     assert backlog.wait_s(time.monotonic()) > 90
 
 
+def test_another_interval_counts_for_what_waits_already() -> None:
+    backlog = Backlog(FlushPolicy(interval_s=100.0, bytes=1 << 20), threading.Condition(), _shop)
+    backlog.put(delivery(1))
+    backlog.pace(7.0)
+    assert 6 < backlog.wait_s(time.monotonic()) <= 7
+    backlog.pace(200.0)
+    assert 190 < backlog.wait_s(time.monotonic()) <= 200
+    backlog.hurry()
+    backlog.pace(300.0)
+    assert 0 < backlog.wait_s(time.monotonic()) <= 1, "somebody waits for all of it still"
+    backlog.pace(0.5)
+    assert backlog.wait_s(time.monotonic()) <= 0.5
+
+
 def test_whoever_waits_for_all_of_it_waits_for_a_second_at_most() -> None:
     backlog = Backlog(FlushPolicy(interval_s=100.0, bytes=1 << 20), threading.Condition(), _shop)
     backlog.put(delivery(1))

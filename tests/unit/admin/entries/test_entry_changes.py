@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.admin.entries.entry_answers import EntryAnswers
 from kuvasz.admin.entries.source_shelf import SourceShelf
 from kuvasz.config.load import load
 from kuvasz.errors import MapBusy
@@ -94,6 +95,15 @@ def test_a_source_keeps_its_password_where_it_comes_back_hidden(world: WritableW
             400, "url has *** as its password, and the map has none for that place"
         ), url  # fmt: skip
     assert world.ask("/api/url", body={"db_id": 1, "sid": "x", "url": "postgresql://repl:***@eu1/shop"})[0] == 400
+
+
+def test_what_somebody_else_removes_at_once_is_told(world: WritableWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_: EntryAnswers) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(EntryAnswers, "databases", nothing)
+    status, told = world.ask("/api/db", body={"name": "blog"})
+    assert (status, told["error"]) == (409, "it was written, and somebody else has removed it since")
 
 
 def test_what_is_removed_is_gone_and_its_number_nobodys(world: WritableWorld) -> None:

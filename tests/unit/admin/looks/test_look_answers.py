@@ -80,9 +80,9 @@ def test_one_of_a_kind_is_carried_out_at_a_time(world: AdminWorld) -> None:
 def test_a_map_is_drafted_for_who_brings_a_url_that_means_itself(world: AdminWorld) -> None:
     asked: list[Any] = []
     world.looks["init"] = lambda _, query: asked.append(query)
-    body = {"url": "postgresql://de1/shop", "tables": ["shop.*"], "sid": "de"}
+    body = {"url": "postgresql://de1/shop", "tables": ["shop.*"], "sid": "de", "patterns": True}
     assert world.ask("/api/init", body=body)[0] == 200
-    assert asked == [{"url": ["postgresql://de1/shop"], "tables": ["shop.*"], "sid": ["de"]}]
+    assert asked == [{"url": ["postgresql://de1/shop"], "tables": ["shop.*"], "sid": ["de"], "patterns": [True]}]
     world.looks["init"] = LOOKS["init"]
     status, told = world.ask("/api/init", body={"url": "postgresql://repl:${HOME}@de1/shop"})
     assert (status, told["error"]) == (400, "url must not refer to anything by ${…}")

@@ -101,7 +101,7 @@ def test_who_died_before_a_row_was_written_is_made_up_for_by_the_next(world: Loc
     world.applied(work(eu.one(insert(2))))
     catalog = world.catalog
     world.lake.about._stop.set()
-    world.lake.about._targets = list  # it dies without a word
+    world.lake.about._targets = {}  # it dies without a word
     world.begin(catalog)
     world.prepare("eu")
     world.applied(work(eu.one(insert(3))))
@@ -147,7 +147,7 @@ def test_what_waits_is_written_at_the_end(tmp_path: Path) -> None:
 
 def test_it_is_written_by_the_clock(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_about, "INTERVAL_S", 0.01)
-    about = LakeAbout("_kuvasz", 86400.0 * 30, list)
+    about = LakeAbout("_kuvasz", 86400.0 * 30, {})
     about.start(world.lake._tables.about)
     about.tell("events", [{"happened_at": AT, "number": 1}])
     wait_until(lambda: EVENTS in world.catalog.stored and world.stored(EVENTS).now.files, "the event is there")

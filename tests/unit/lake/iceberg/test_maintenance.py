@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kuvasz.errors import LakeError
 from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
 from tests.support.changes import TARGET, Sender, insert, work
 from tests.support.local_lake import LocalWorld
@@ -19,6 +22,17 @@ def test_before_it_is_started_there_is_nothing_to_show(local_world: LocalWorld) 
     idle = IcebergMaintenance(local_world.config, lake.engine, lake._tables)
     assert idle.upkeep() == {}
     idle.stop()
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_table_that_is_not_loaded_cannot_be_looked_after(local_world: LocalWorld, is_started: bool) -> None:
+    lake = local_world.lake
+    idle = IcebergMaintenance(local_world.config, lake.engine, lake._tables)
+    if not is_started:
+        local_world.prepare("eu")
+    with pytest.raises(LakeError) as caught:
+        (lake.maintenance if is_started else idle).run(TARGET, full=False)
+    assert caught.value.message == f"table {TARGET}: it is not loaded, so its files cannot be looked after"
 
 
 def test_a_table_is_looked_after_when_it_is_asked_for_and_shown_then(local_world: LocalWorld) -> None:

@@ -108,3 +108,34 @@ def test_the_oldest_one_is_of_those_without_a_name() -> None:
 @pytest.mark.parametrize(("sequence", "found"), [(0, [10, 20, 30]), (1, [20, 30]), (3, []), (9, [])])
 def test_those_behind_a_sequence_number_come_oldest_first(sequence: int, found: list[int]) -> None:
     assert [one["snapshot-id"] for one in snapshots(WHOLE).newer_than(sequence)] == found
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10, None])
+def test_of_many_some_come_and_with_the_last_of_these_the_next(most: int | None) -> None:
+    """Also where some were expired in between."""
+    java = Java(*((number, None, number, {}) for number in range(1, 400) if number % 7))
+    seen, sequence, requests = [], 0, 0
+    while found := snapshots(java).newer_than(sequence, most):
+        requests += 1
+        seen += [one["snapshot-id"] for one in found]
+        sequence = seen[-1]
+        assert most is None or len(found) <= most
+    assert seen == list(java.chain)
+    assert requests == (1 if most is None else -(-len(seen) // most))
+
+
+def test_whoever_has_not_looked_for_long_asks_for_little_that_does_not_come() -> None:
+    asked: list[int] = []
+
+    class Counted(JavaList):
+        def get(self, place: int) -> object:
+            asked.append(place)
+            return super().get(place)
+
+    java = Java(*((number, None, number, {}) for number in range(1, 5001)))
+    java.snapshots = lambda: Counted(java.chain.values())  # type: ignore[method-assign]
+    assert [one["snapshot-id"] for one in snapshots(java).newer_than(17, 3)] == [18, 19, 20]
+    assert len(asked) < 40
+    asked.clear()
+    assert [one["snapshot-id"] for one in snapshots(java).newer_than(4998)] == [4999, 5000]
+    assert len(asked) < 8

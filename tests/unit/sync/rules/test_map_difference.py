@@ -107,6 +107,9 @@ KINDS = {
         lambda m: m["pipeline"].update(memory="64MB"), {"needs_restart": ["pipeline.memory"]}
     ),
     "how the file is used": (lambda m: m.update(map={"watch": True}), {}),
+    "who is told": (
+        lambda m: m.update(notify=[{"webhook": "https://h/x", "secret": "0123456789abcdef"}]), {}
+    ),
     "when cuts are made": (lambda m: m.update(cuts={"every": "1h"}), {}),
     "a namespace": (lambda m: m.update(lake={"namespace": "other"}), {"needs_restart": ["lake.namespace"]}),
 }  # fmt: skip
@@ -207,6 +210,12 @@ def test_a_level_of_the_log_counts_at_once_and_its_file_waits_for_a_start() -> N
     found = between(lambda map_: map_.update(log={"level": "debug", "file": "/var/log/kuvasz.log"}))
     assert (found.is_empty, found.held) == (True, ("log.file",))
     assert (found.config.log.level, found.config.log.file) == ("debug", None)
+
+
+def test_the_pace_of_all_counts_at_once_and_their_number_waits_for_a_start() -> None:
+    found = between(lambda map_: map_.update(pipeline={"commit_interval": "10s", "workers": 4}))
+    assert (found.is_empty, found.held) == (True, ("pipeline.workers",))
+    assert (found.config.pipeline.commit_interval, found.config.pipeline.workers) == (10.0, 2)
 
 
 def test_a_source_that_has_ended_is_begun_again() -> None:

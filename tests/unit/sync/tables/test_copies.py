@@ -397,10 +397,21 @@ def test_a_table_that_is_stopped_waits_for_no_hours(world: World, state: State) 
     assert not asyncio.run(world.copies.postpone(world.items))
 
 
+def test_a_copy_that_fails_when_its_hours_are_over_takes_no_snapshot_before_the_next(world: World) -> None:
+    world.failures = [SourceError("its snapshot is too old")]
+    world.hours_over = True
+    assert asyncio.run(world.copies.beside(world.items, "7"))
+    assert (world.snapshots, world.source_tables.position(world.items)) == (0, None)
+    assert asyncio.run(world.copies.postpone(world.items))
+    world.hours_over = False
+    assert not asyncio.run(world.copies.beside(world.items, "7"))
+    assert world.source_tables.position(world.items) is not None
+
+
 def test_a_copy_whose_snapshot_is_too_old_leaves_its_table_in_error_and_nothing_held(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def too_old(*_: object) -> None:
+    def too_old(*_: object, **__: object) -> None:
         raise TableError("its snapshot is too old")
 
     monkeypatch.setattr(world.copies.hours, "check_age", too_old)

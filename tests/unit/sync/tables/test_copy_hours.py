@@ -157,6 +157,18 @@ def test_a_copy_whose_snapshot_is_too_old_is_given_up(world: World) -> None:
     world.hours.pace(world.others, world.taken_at, None, world.check).wait()  # a small one ends by itself
 
 
+def test_one_that_gets_on_has_another_snapshot_taken(world: World) -> None:
+    world.limits = CopyLimits(max_snapshot_age="1h")  # type: ignore[arg-type]
+    finished: list[int] = []
+    pace = world.hours.pace(world.items, world.taken_at - 3610, None, world.check, gets_on=lambda: bool(finished))
+    with pytest.raises(TableError):
+        pace.wait()
+    finished.append(1)
+    for _ in range(2):  # each of its sessions
+        with pytest.raises(SourceError, match=r"parts were read when its snapshot was as old as .* allows, 1h"):
+            pace.wait()
+
+
 def test_so_is_one_that_waits_for_its_hours(world: World) -> None:
     def during() -> None:
         world.wait_paused()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import LakeError, SourceError, SourceRefused, TableError
 from kuvasz.model import TableType, Uniqueness
 from kuvasz.source import conninfo, snapshot, window
 from kuvasz.source.catalog import entries, membership
@@ -40,7 +40,8 @@ class World(Scene):
         monkeypatch.setattr(window, "Window", lambda *_: SimpleNamespace(read=self._changes))
         self.versions, self.member, self.is_connected = "x", MEMBER, True
         self.slot: Any = SimpleNamespace(name="kuvasz_shop", timeline=1)
-        self.slot_lsn, self.failure = 1000, ""
+        self.slot_lsn = 1000
+        self.failure: SourceError | None = None
         self.lsn, self.started_us = 1000, 5
         relation = dataclasses.replace(self.table(self.items).relation, uniqueness=Uniqueness(index_oid=9))
         self.seen = dataclasses.replace(self.table(self.items), relation=relation)
@@ -52,8 +53,8 @@ class World(Scene):
         yield
 
     def _copy_slot(self, *_: object) -> int:
-        if self.failure:
-            raise SourceError(self.failure)
+        if self.failure is not None:
+            raise self.failure
         return self.slot_lsn
 
     def _changes(self, end: int) -> Iterator[Any]:
@@ -141,6 +142,37 @@ def test_what_is_finished_is_not_wanted_again(world: World) -> None:
     assert not world.ledgers.has(world.items)
 
 
+def test_a_copy_gets_on_if_it_finishes_more_than_any_attempt_before(world: World) -> None:
+    def attempt(*numbers: int, error: Exception) -> list[bool]:
+        found = []
+        with contextlib.suppress(type(error)), world.attempt() as ledger:
+            if ledger.earlier is None:
+                ledger.begin("files of today")
+            else:
+                ledger.go_on(0)
+            found.append(ledger.gets_on)
+            for number in numbers:
+                ledger.note(number, "made")
+                found.append(ledger.gets_on)
+            raise error
+        return found
+
+    old = SourceError("its snapshot is too old")
+    assert attempt(0, error=old) == [False, True]
+    assert attempt(error=LakeError("the store is away")) == [False]
+    world.failure = SourceRefused("all replication slots are in use")
+    with pytest.raises(SourceError), world.attempt():
+        pass
+    world.failure = None
+    assert attempt(error=old) == [False], "that no attempt could begin is no reason either"
+    assert attempt(1, error=old) == [False, True]
+    altered(world)
+    assert attempt(0, 1, error=old) == [False, False, False], "begun again: it has to come further than it was"
+    assert attempt(error=TableError("given up")) == [False]
+    with world.attempt() as ledger:
+        assert ledger.gets_on, "a person has it tried again: what is finished counts"
+
+
 def altered(world: World) -> None:
     world.versions = "y"
 
@@ -173,8 +205,8 @@ def passed(world: World) -> None:
     world.slot_lsn = 1001
 
 
-def full(world: World) -> None:
-    world.failure = "all replication slots are in use"
+def copied_by_nobody(world: World) -> None:
+    world.failure = SourceError("it cannot be decoded")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +217,7 @@ def full(world: World) -> None:
         (promoted, "another server answers, or it was started anew"),
         (unpublished, "the table was not published all the time"), (filtered, "the map takes other rows of it"),
         (passed, "the slot stands at 0/3E9, behind the snapshot that it was begun with"),
-        (full, "the slot could not be copied: all replication slots are in use"),
+        (copied_by_nobody, "the slot could not be copied: it cannot be decoded"),
     ],
 )  # fmt: skip
 def test_what_makes_it_begin_again(world: World, happens: Callable[[World], None], why: str) -> None:
@@ -196,6 +228,24 @@ def test_what_makes_it_begin_again(world: World, happens: Callable[[World], None
     with world.attempt() as ledger:
         ledger.begin("files of today")
     assert world.why_not() == "", "of nothing that was finished nothing is said"
+
+
+def test_where_no_slot_is_free_what_is_finished_is_worth_some_attempts(world: World) -> None:
+    world.cut_off()
+    world.failure = SourceRefused("all replication slots are in use", hint="raise it")
+    for _ in range(2):
+        with pytest.raises(SourceError, match="in use") as caught:
+            world.why_not()
+        assert (type(caught.value), caught.value.hint) == (SourceError, "raise it"), "no start is refused for that"
+    world.failure = None
+    with world.attempt() as ledger:
+        assert ledger.earlier is not None
+        ledger.go_on(0)
+    world.failure = SourceRefused("all replication slots are in use")
+    for _ in range(3):
+        with pytest.raises(SourceError, match="in use"):
+            world.why_not()
+    assert world.why_not() == "the changes since then could not be read"
 
 
 @pytest.mark.parametrize(
@@ -221,10 +271,10 @@ def test_spans_that_are_not_the_whole_table_are_not_taken(world: World, tmp_path
 
 def test_a_connection_that_is_gone_is_tried_again_and_not_for_ever(world: World) -> None:
     world.cut_off()
-    world.failure, world.is_connected = "the server closed the connection", False
+    world.failure, world.is_connected = SourceError("the server closed the connection"), False
     with pytest.raises(SourceError), world.attempt():
         pass
-    world.failure = ""
+    world.failure = None
     for _ in range(2):  # its changes are never read to their end
         assert world.why_not() == ""
     with world.attempt() as ledger:

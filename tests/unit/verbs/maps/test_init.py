@@ -11,6 +11,8 @@ import pytest
 
 from kuvasz.config import load
 from kuvasz.config import sources as config_sources
+from kuvasz.config.patterns import expansion
+from kuvasz.config.patterns.found_tables import SeenTable
 from kuvasz.config.sources import Source
 from kuvasz.errors import ConfigError
 from kuvasz.model import Column, TableName, TableType
@@ -202,6 +204,50 @@ def test_some_tables_may_be_asked_for() -> None:
     ]  # fmt: skip
     with pytest.raises(ConfigError, match=r"^no table is meant by 'q'\n"):
         made(*tables, excepted=("q",))
+
+
+def test_patterns_stand_for_the_tables_that_they_take_in() -> None:
+    tables = (
+        table("items", row_estimate=1200), table("orders"), keyless("log"), view("totals"), table("Items"),
+        table("notes", "billing"), table("items", "billing"), table("marked", "public", "id", "sid"),
+        table("events", kind=TableKind.PARTITIONED), table("tmp_1"),
+    )  # fmt: skip
+    asked = {"sid": "eu", "tables": ("*", "billing.notes", "billing.i*"), "excepted": ("tmp_*",)}
+    single, map_ = made(*tables, **asked), made(*tables, **asked, has_patterns=True)
+    assert (map_.tables, map_.left_out) == (single.tables, single.left_out) == (7, 2)
+    assert map_.text.partition("  tables:\n")[2] == (
+        "    # 3 tables now, and each that comes and is like it:\n"
+        "    # items: key: id; about 1,200 rows, 8.0 kB\n"
+        "    # orders: key: id; never analysed, 8.0 kB\n"
+        "    # events: key: id; never analysed, 8.0 kB; 0 partitions\n"
+        "    '*': {except: [tmp_*, marked]}\n"
+        "    # key: none; never analysed, 8.0 kB\n"
+        "    # no key: only its INSERTs are replicated; X;\n"
+        "    log: {type: append}\n"
+        "    # key: id; never analysed, 8.0 kB\n"
+        "    Items: {target: public_Items}\n"
+        "    # key: id; never analysed, 8.0 kB\n"
+        "    billing.notes:\n"
+        "    # key: id; never analysed, 8.0 kB\n"
+        "    billing.items: {target: billing_items}\n"
+        "    # totals:  # left out: it is a view\n"
+        "    # # key: id; never analysed, 8.0 kB\n"
+        "    # marked:  # left out: table public.marked has a column named sid, which the target shop.marked needs"
+        " itself; rename the source's column, or leave it out with `exclude: [sid]`\n"
+    )
+    config = load.of_text(map_.text, dict.fromkeys(map_.variables, "x"), Path())
+    seen = [SeenTable(table=one.table, has_key=True) for one in tables if one.kind is not TableKind.OTHER]
+    (found,) = config_sources.resolve(expansion.expanded(config, {"shop_eu": seen}))
+    assert {spec.table: spec.target for spec in found.tables} == {
+        spec.table: spec.target for spec in source(single).tables
+    }, "what a map without patterns has"
+
+
+def test_without_other_words_a_pattern_is_of_all_tables() -> None:
+    map_ = made(table("items"), table("refs"), table("notes", "billing"), has_patterns=True)
+    assert "    '*.*':\n" in map_.text
+    with pytest.raises(ConfigError, match=r"^no table is meant by"):
+        made(table("items"), tables=("q*",), has_patterns=True)
 
 
 @pytest.mark.parametrize(
