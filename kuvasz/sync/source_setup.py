@@ -15,7 +15,7 @@ from typing import Any
 from kuvasz import lsn
 from kuvasz.config.model import Origin
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import OtherRule, SourceError, SourceRefused, place_of
+from kuvasz.errors import KuvaszError, LakeError, OtherRule, Retry, SourceError, SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect, look, sizes
 from kuvasz.source.catalog.table import SourceTable
@@ -249,13 +249,13 @@ class SourceSetup:
         if self._source_tables.source.tables != before:
             raise SourceError(f"{place_of(self._source)}: its tables got other names while they were looked at")
 
-    def _none_usable(self) -> SourceRefused:
-        told = [
-            str(state.error)
-            for state in self._context.shared.states.snapshot(self._source)
-            if state.error is not None
-        ]
-        why = told[0] if told else "they are paused, and the lake does not take them"
+    def _none_usable(self) -> KuvaszError:
+        states = self._context.shared.states.snapshot(self._source)
+        errors = [state.error for state in states if state.error is not None]
+        for error in errors:
+            if error.retry is Retry.TIMED:
+                return LakeError(f"{place_of(self._source)}: {error.message}", hint=error.hint)
+        why = errors[0] if errors else "they are paused, and the lake does not take them"
         return SourceRefused(f"{place_of(self._source)}: none of its tables can be replicated: {why}")
 
     def look(self, spec: SourceTableSpec) -> bool:

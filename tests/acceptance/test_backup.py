@@ -84,10 +84,11 @@ def test_whatever_is_lost_comes_back(database: Database, new_process: Callable[.
     process.write_map(databases)
     shop.catalog.unlink()
     shop.go_on(2)
-    # Files of one table: its source waits until the catalog does not name them any more.
+    # Files of one table: it waits until the catalog does not name them any more, and the other one goes on.
     shutil.rmtree(shop.warehouse / "shop" / "items")
     process.start()
-    assert "metadata.json does not exist" in process.wait_event("source_failed")["error"]
+    assert "metadata.json does not exist" in process.wait_event("table_failed", table="shop.items")["error"]
+    process.wait_event("reader.streaming")
     process.terminate()
     load_catalog("kuvasz", **process.pyiceberg).drop_table("shop.items")
     shop.go_on(1)

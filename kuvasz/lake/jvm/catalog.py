@@ -26,7 +26,7 @@ from kuvasz.lake.jvm import joint_commit, localfs
 from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.joint_commit import JointCommit
-from kuvasz.lake.jvm.jvm_errors import class_of, translated
+from kuvasz.lake.jvm.jvm_errors import class_of, lost, translated
 from kuvasz.lake.jvm.vended_table import VendedTable
 from kuvasz.model import LakeType, ValueType
 
@@ -96,13 +96,21 @@ class Catalog:
             return [f"{namespace}.{found.name()}" for found in self._handle.listTables(handle)]
 
     def load(self, name: str) -> IcebergTable | None:
-        """Return a table by its name, `namespace.table`; None if there is none."""
+        """Return a table by its name, `namespace.table`; None if there is none.
+
+        Raises:
+            TableStuck: The catalog has it, and its metadata file is gone.
+            LakeError: Catalog or store do not answer.
+        """
         with translated(place_of(table=name)):
             try:
                 return self._table(self._load(name), name)
             except Py4JJavaError as error:
-                if class_of(error).endswith("NoSuchTableException"):
+                kind = class_of(error)
+                if kind.endswith("NoSuchTableException"):
                     return None
+                if kind.endswith(".NotFoundException"):  # the store answers: others have theirs
+                    raise lost(name, error) from error
                 raise
 
     def create(

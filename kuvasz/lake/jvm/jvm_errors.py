@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, SchemaError, TableGone, place_of, resync_of
+from kuvasz.errors import (
+    ForeignChange,
+    LakeError,
+    OutcomeUnknown,
+    SchemaError,
+    TableGone,
+    TableStuck,
+    place_of,
+    resync_of,
+)
 from kuvasz.lake.java import region
 
 
@@ -45,6 +54,12 @@ def gone(name: str) -> TableGone:
     return TableGone(f"{place_of(table=name)}: someone dropped it from the lake", hint=hint)
 
 
+def lost(name: str, error: Py4JJavaError) -> TableStuck:
+    """Return the error of a table that the catalog names, and whose metadata file the store does not have."""
+    hint = "put its files back, or drop it from the catalog, and it is copied anew; it is tried again"
+    return TableStuck(f"{place_of(table=name)}: {_message(error)}", hint=hint)
+
+
 def class_of(error: Py4JJavaError) -> str:
     """Return the full name of the exception's class."""
     return str(error.java_exception.getClass().getName())
@@ -61,4 +76,4 @@ def _message(error: Py4JJavaError) -> str:
     return ": ".join(parts)
 
 
-__all__ = ["class_of", "gone", "translated"]
+__all__ = ["class_of", "gone", "lost", "translated"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kuvasz import failpoints
 from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced, place_of, start_over
+from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced, TableStuck, place_of, start_over
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.source import conninfo, continuity, publication, slots
@@ -132,10 +132,13 @@ class Slot:
 
         Of collapses those of all members count, also of those that are gone. What belongs to an earlier past of the
         source, because its table was not in the map when that ended, is copied again and counts for nothing.
+
+        Raises:
+            TableStuck: What can be read of the lake does not tell where the stream goes on.
         """
         found: list[tuple[SourceTableSpec, SourcePosition, bool]] = []
         tables = self._source_tables.source.tables
-        recorded = {target: self._lake.recorded(target) for target in {spec.identifier for spec in tables}}
+        recorded, stuck = self._recorded({spec.identifier for spec in tables})
         for spec in tables:
             mine = recorded[spec.identifier].get(self._source_tables.name(spec))
             look = self._source_tables.look(spec)
@@ -153,7 +156,23 @@ class Slot:
             self._source_tables.resync(spec, is_due=True)
             _log.tell(Event.COPIED_AGAIN_REWOUND, source=self._source, table=spec.identifier)
         self.stale = frozenset(stale)
-        return [entry for entry in found if entry[1].history == self.history]
+        known = [entry for entry in found if entry[1].history == self.history]
+        if stuck is not None and not any(is_needed for _, _, is_needed in known):
+            raise stuck
+        return known
+
+    def _recorded(
+        self, targets: Collection[str]
+    ) -> tuple[Mapping[str, Mapping[str, SourcePosition]], TableStuck | None]:
+        """Return target -> how far each source is in it, and why that is nothing of one that the lake cannot read."""
+        found: dict[str, Mapping[str, SourcePosition]] = {target: {} for target in targets}
+        stuck: TableStuck | None = None
+        for target in targets:
+            try:
+                found[target] = self._lake.recorded(target)
+            except TableStuck as error:
+                stuck = error
+        return found, stuck
 
     def _server(
         self,

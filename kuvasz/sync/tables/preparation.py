@@ -86,7 +86,7 @@ class Preparation:
         """
         try:
             is_there = self._lake.attach(self._approvals.target_of(spec), feed_of(self._map, spec))
-        except TableError:  # `prepare` says why
+        except (TableError, TableStuck):  # `prepare` says why
             self._unprepared.add(spec.key)
             return 0
         known = self._lake.notes.columns(spec.identifier, self._source_tables.name(spec)) if is_there else None
