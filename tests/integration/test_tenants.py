@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from kuvasz.admin.commands import Selection
+from kuvasz.config.model import Config
+from kuvasz.config.sources import Source
+from kuvasz.lake.copies.copy_commits import CopiedTable, CopyCommits
+from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
+from kuvasz.sync.earlier_maps import EarlierMaps
 from kuvasz.verbs import check, plan, verify
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline
@@ -258,6 +264,56 @@ def test_a_tenant_whose_rows_a_source_replaced_meanwhile_is_copied_again(
     copied = "INSERT INTO tenant_b.items VALUES (100, 'meanwhile', 1)"
     run(database, copied, copied.replace("_b", "_a"))
     with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+
+
+def heir_of(database: Database, sid: str) -> list[dict]:
+    """The group of a source whose rows have a sid that a tenant had."""
+    urls = [{"url": database.url, "sid": sid}]
+    return [{"database": "store", "urls": urls, "tables": {"items": {"target": "shop.items"}}}]
+
+
+def reload(pipeline: Pipeline, config: Config) -> None:
+    """Take another map over, and return when it is in use."""
+
+    async def take_over() -> None:
+        pipeline.app.take_over(pipeline.app.difference(config))
+
+    pipeline.call(take_over())
+    wait_until(lambda: not pipeline.app._sources.is_changing, "the map is in use")
+
+
+def test_a_copy_of_a_tenant_that_lands_late_is_not_behind_the_source_that_has_its_sid(
+    database: Database, lake_folder: LakeFolder, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its position would be there beside the other one's rows: when it comes back, nothing would be copied again."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
+    tenants = mapped(database, {"items": None})
+    is_read, has_begun, let_go, commit = threading.Event(), threading.Event(), EarlierMaps.let_go, CopyCommits.commit
+
+    def begun(maps: EarlierMaps, sources: Sequence[Source], **options: bool) -> None:
+        let_go(maps, sources, **options)
+        if any(source.name == "store_a" for source in sources):
+            has_begun.set()
+
+    def late(commits: CopyCommits, copied: CopiedTable) -> Receipt:
+        if copied.source.endswith("@a") and not is_read.is_set():
+            is_read.set()
+            has_begun.wait(5)  # it is waited for where all is well
+        return commit(commits, copied)
+
+    monkeypatch.setattr(EarlierMaps, "let_go", begun)
+    monkeypatch.setattr(CopyCommits, "commit", late)
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_until(is_read.is_set, "a copy is about to be committed")
+        reload(pipeline, lake_folder.config(heir_of(database, "a")))
+        wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the heir streams")
+        wait_confirmable(pipeline, database, "store_a")
+        assert of_sid(pipeline, "items", "a").rows == source_rows(database.url, "public.items", sid="a").rows
+        reload(pipeline, lake_folder.config(tenants))
         wait_for(pipeline, 2)
         check_equal(pipeline, database, "a", "b", tables=["items"])
 
