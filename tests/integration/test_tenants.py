@@ -318,6 +318,51 @@ def test_a_copy_of_a_tenant_that_lands_late_is_not_behind_the_source_that_has_it
         check_equal(pipeline, database, "a", "b", tables=["items"])
 
 
+def test_a_tenant_whose_rows_a_source_replaced_while_nobody_could_look_at_it_is_copied_again(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """Whoever replicates it has not refused it, nor has it left the map: who takes its rows says so."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
+    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    (away,) = mapped(database, {"items": None})
+    away["urls"] = [{"url": "postgresql://127.0.0.1:1/away", "schemas": SCHEMAS}]
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+    with Pipeline(lake_folder.config([away, *heir]), lake_folder) as pipeline:
+        wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the heir streams")
+        wait_confirmable(pipeline, database, "store_a")
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+
+
+def test_a_source_whose_rows_a_tenant_replaced_while_it_was_not_in_the_map_comes_over_that(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """The tenant's source was there all the time, and begins nothing when another one leaves the map."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1), (50, 'more', 2)")
+    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    with Pipeline(lake_folder.config([*tenants, *heir]), lake_folder) as pipeline:
+        wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the source of the sid streams")
+        wait_until(lambda: states(pipeline).get("tenant_a.items") is State.ERROR, "the tenant is refused")
+        reload(pipeline, lake_folder.config(tenants))
+        tell(pipeline, "retry", "tenant_a.items", "a")
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+        run(database, "ALTER SCHEMA tenant_a RENAME TO other")
+        wait_until(lambda: "tenant_a.items" not in states(pipeline), "the tenant is gone")
+        reload(pipeline, lake_folder.config([*tenants, *heir]))
+        wait_for(pipeline, 2)
+        pipeline.wait_applied(database)
+        expected = every(database, "items", "b") + source_rows(database.url, "public.items", sid="a")
+        pipeline.assert_equal("items", expected, key=("sid", "id"))
+
+
 def test_commands_and_verbs_by_sid(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     for sid in "abc":
         tenant(database, f"tenant_{sid}", range(30))
