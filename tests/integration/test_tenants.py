@@ -363,6 +363,33 @@ def test_a_source_whose_rows_a_tenant_replaced_while_it_was_not_in_the_map_comes
         pipeline.assert_equal("items", expected, key=("sid", "id"))
 
 
+def test_a_tenant_that_streams_keeps_its_sid_from_a_source_that_comes(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """The source waits until the sid is free, and nothing of the tenant is forgotten meanwhile."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
+    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+        before = dict(pipeline.app.lake.positions("shop.items"))
+        reload(pipeline, lake_folder.config([*tenants, *heir]))
+        wait_until(lambda: states(pipeline).get("public.items") is State.ERROR, "the source is refused")
+        assert pipeline.app.lake.positions("shop.items").keys() == before.keys()
+        assert states(pipeline)["tenant_a.items"] is State.STREAMING
+        run(database, "UPDATE tenant_a.items SET n = 7 WHERE id < 5", "DROP SCHEMA tenant_b CASCADE",
+            "ALTER SCHEMA tenant_a RENAME TO tenant_c")  # fmt: skip
+        wait_until(lambda: "tenant_a.items" not in states(pipeline), "the tenant is gone")
+        tell(pipeline, "retry", "public.items", "a")
+        wait_until(lambda: states(pipeline)["public.items"] is State.STREAMING, "the source has the sid")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        for sid, table in (("a", "public.items"), ("c", "tenant_c.items")):
+            assert of_sid(pipeline, "items", sid).rows == source_rows(database.url, table, sid=sid).rows
+
+
 def test_commands_and_verbs_by_sid(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     for sid in "abc":
         tenant(database, f"tenant_{sid}", range(30))
