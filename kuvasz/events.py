@@ -166,6 +166,11 @@ class Event(enum.Enum):
     TABLE_UNFORESEEN = "table_unforeseen", ERROR, "a table cannot be looked at", _TRACEBACK
     TABLE_UNMAPPED = "table_unmapped", WARNING, "a table is not in the map any more: its changes are not kept"
     TABLE_BACK = "table_back", WARNING, "a table is in the map again, and missed changes meanwhile"
+    ROWS_TAKEN_OVER = (
+        "rows_taken_over",
+        WARNING,
+        "another table has the sid of a source's rows: they are copied again when it gets that back",
+    )
     NOTE_FAILED = "note_failed", WARNING, "the state of a table could not be kept"
     VERDICTS_FAILED = "verdicts_failed", WARNING, "what comparisons found could not be kept"
     FEEDS_FAILED = "feeds_failed", WARNING, "which tables the sources feed could not be kept"

@@ -7,13 +7,13 @@ more are confirmed and in no table.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source
 from kuvasz.events import Event, EventLog
 from kuvasz.sync.context.shared import Shared
-from kuvasz.sync.rules.feeders import Feeders, feeders, heirs
+from kuvasz.sync.rules.feeders import Feeders, feeders
 from kuvasz.sync.rules.map_difference import definitions, refuse_relabelled, sids_of
 
 _log = EventLog(__name__)
@@ -90,15 +90,7 @@ class EarlierMaps:
         fed = feeders(mapped, self._feeds.known(), self.sids)
         is_asked = is_start or not fed.are_same
         found = list(self._lake.unmapped(fed.lasting, fed.changed)) if is_asked else []
-        return fed, found if fed.are_same else [*found, *self._robbed_tenants(mapped)]
-
-    def _robbed_tenants(self, mapped: Sequence[Source]) -> Iterator[tuple[str, str]]:
-        """Yield tenants of sources that are not in the map, whose rows are another source's from now on."""
-        here = {source.name for source in mapped}
-        for target, sids in heirs(mapped).items():
-            for name in self._lake.stored(target):
-                if names.source_of(name) not in here and names.tenant_of(names.member_of(name)) in sids:
-                    yield target, name
+        return fed, found
 
 
 __all__ = ["EarlierMaps"]

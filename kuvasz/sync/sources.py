@@ -103,7 +103,8 @@ class Sources:
         await sync.seen_off()
         shared.progress.forget(name)  # first: what is left out from now on must not count as durable
         shared.states.begin_anew(name, _tables(sync.mapped))
-        for target in sorted({spec.identifier for spec in sync.source.tables}):
+        # Also those of collapses that take in nothing at the moment.
+        for target in sorted({spec.identifier for spec in (*sync.source.tables, *sync.mapped.tables)}):
             await shared.settle(target)
 
     def exchange(self, gone: Iterable[Source], mapped: Sequence[Source]) -> list[SourceSync]:

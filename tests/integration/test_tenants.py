@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from kuvasz.admin.commands import Selection
+from kuvasz.config.model import Config
+from kuvasz.config.sources import Source
+from kuvasz.lake.copies.copy_commits import CopiedTable, CopyCommits
+from kuvasz.ports import Receipt
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
+from kuvasz.sync.earlier_maps import EarlierMaps
 from kuvasz.verbs import check, plan, verify
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline
@@ -260,6 +266,128 @@ def test_a_tenant_whose_rows_a_source_replaced_meanwhile_is_copied_again(
     with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
         wait_for(pipeline, 2)
         check_equal(pipeline, database, "a", "b", tables=["items"])
+
+
+def heir_of(database: Database, sid: str) -> list[dict]:
+    """The group of a source whose rows have a sid that a tenant had."""
+    urls = [{"url": database.url, "sid": sid}]
+    return [{"database": "store", "urls": urls, "tables": {"items": {"target": "shop.items"}}}]
+
+
+def reload(pipeline: Pipeline, config: Config) -> None:
+    """Take another map over, and return when it is in use."""
+
+    async def take_over() -> None:
+        pipeline.app.take_over(pipeline.app.difference(config))
+
+    pipeline.call(take_over())
+    wait_until(lambda: not pipeline.app._sources.is_changing, "the map is in use")
+
+
+def test_a_copy_of_a_tenant_that_lands_late_is_not_behind_the_source_that_has_its_sid(
+    database: Database, lake_folder: LakeFolder, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its position would be there beside the other one's rows: when it comes back, nothing would be copied again."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
+    tenants = mapped(database, {"items": None})
+    is_read, has_begun, let_go, commit = threading.Event(), threading.Event(), EarlierMaps.let_go, CopyCommits.commit
+
+    def begun(maps: EarlierMaps, sources: Sequence[Source], **options: bool) -> None:
+        let_go(maps, sources, **options)
+        if any(source.name == "store_a" for source in sources):
+            has_begun.set()
+
+    def late(commits: CopyCommits, copied: CopiedTable) -> Receipt:
+        if copied.source.endswith("@a") and not is_read.is_set():
+            is_read.set()
+            has_begun.wait(5)  # it is waited for where all is well
+        return commit(commits, copied)
+
+    monkeypatch.setattr(EarlierMaps, "let_go", begun)
+    monkeypatch.setattr(CopyCommits, "commit", late)
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_until(is_read.is_set, "a copy is about to be committed")
+        reload(pipeline, lake_folder.config(heir_of(database, "a")))
+        wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the heir streams")
+        wait_confirmable(pipeline, database, "store_a")
+        assert of_sid(pipeline, "items", "a").rows == source_rows(database.url, "public.items", sid="a").rows
+        reload(pipeline, lake_folder.config(tenants))
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+
+
+def test_a_tenant_whose_rows_a_source_replaced_while_nobody_could_look_at_it_is_copied_again(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """Whoever replicates it has not refused it, nor has it left the map: who takes its rows says so."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
+    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    (away,) = mapped(database, {"items": None})
+    away["urls"] = [{"url": "postgresql://127.0.0.1:1/away", "schemas": SCHEMAS}]
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+    with Pipeline(lake_folder.config([away, *heir]), lake_folder) as pipeline:
+        wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the heir streams")
+        wait_confirmable(pipeline, database, "store_a")
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+
+
+def test_a_source_whose_rows_a_tenant_replaced_while_it_was_not_in_the_map_comes_over_that(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """The tenant's source was there all the time, and begins nothing when another one leaves the map."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1), (50, 'more', 2)")
+    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    with Pipeline(lake_folder.config([*tenants, *heir]), lake_folder) as pipeline:
+        wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the source of the sid streams")
+        wait_until(lambda: states(pipeline).get("tenant_a.items") is State.ERROR, "the tenant is refused")
+        reload(pipeline, lake_folder.config(tenants))
+        tell(pipeline, "retry", "tenant_a.items", "a")
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+        run(database, "ALTER SCHEMA tenant_a RENAME TO other")
+        wait_until(lambda: "tenant_a.items" not in states(pipeline), "the tenant is gone")
+        reload(pipeline, lake_folder.config([*tenants, *heir]))
+        wait_for(pipeline, 2)
+        pipeline.wait_applied(database)
+        expected = every(database, "items", "b") + source_rows(database.url, "public.items", sid="a")
+        pipeline.assert_equal("items", expected, key=("sid", "id"))
+
+
+def test_a_tenant_that_streams_keeps_its_sid_from_a_source_that_comes(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    """The source waits until the sid is free, and nothing of the tenant is forgotten meanwhile."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
+    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
+        wait_for(pipeline, 2)
+        check_equal(pipeline, database, "a", "b", tables=["items"])
+        before = dict(pipeline.app.lake.positions("shop.items"))
+        reload(pipeline, lake_folder.config([*tenants, *heir]))
+        wait_until(lambda: states(pipeline).get("public.items") is State.ERROR, "the source is refused")
+        assert pipeline.app.lake.positions("shop.items").keys() == before.keys()
+        assert states(pipeline)["tenant_a.items"] is State.STREAMING
+        run(database, "UPDATE tenant_a.items SET n = 7 WHERE id < 5", "DROP SCHEMA tenant_b CASCADE",
+            "ALTER SCHEMA tenant_a RENAME TO tenant_c")  # fmt: skip
+        wait_until(lambda: "tenant_a.items" not in states(pipeline), "the tenant is gone")
+        tell(pipeline, "retry", "public.items", "a")
+        wait_until(lambda: states(pipeline)["public.items"] is State.STREAMING, "the source has the sid")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        for sid, table in (("a", "public.items"), ("c", "tenant_c.items")):
+            assert of_sid(pipeline, "items", sid).rows == source_rows(database.url, table, sid=sid).rows
 
 
 def test_commands_and_verbs_by_sid(database: Database, lake_folder: LakeFolder, quick: None) -> None:

@@ -50,20 +50,6 @@ def feeders(
     return Feeders(now=now, lasting=lasting, changed=frozenset().union(*changed), are_same=are_same)
 
 
-def heirs(sources: Iterable[Source]) -> dict[str, set[str]]:
-    """Return target -> sids whose rows are those of one source, which the map says.
-
-    A tenant that has one of them, of another source, has lost its rows to that one. Which tenants another source has
-    had, its positions in the target say alone.
-    """
-    found: dict[str, set[str]] = {}
-    for source in sources:
-        for target, sid in rows_of(source):
-            if sid is not None:
-                found.setdefault(target, set()).add(sid)
-    return found
-
-
 def rows_of(source: Source) -> set[tuple[str, str | None]]:
     """Return which rows a source feeds: those of its sid in each target, or all of them where there is none.
 
@@ -97,4 +83,4 @@ def _of(source: Source) -> dict[str, frozenset[str]]:
     }
 
 
-__all__ = ["Feeders", "feeders", "heirs", "rows_of"]
+__all__ = ["Feeders", "feeders", "rows_of"]

@@ -155,18 +155,25 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
 def ends_before(leaving: Iterable[Source], coming: Iterable[Source]) -> dict[str, set[str]]:
     """Return for each source that is to begin which have to end before: itself, and all that fed the same rows.
 
+    Of a source with `schemas` those may be the rows of any sid.
+
     Args:
         leaving: Sources that end, as they run.
         coming: Sources that begin, as they are to be.
     """
     fed: dict[object, set[str]] = {}
     for source in leaving:
-        for rows in (source.name, *rows_of(source)):
-            fed.setdefault(rows, set()).add(source.name)
-    return {
-        source.name: set().union(*(fed.get(rows, ()) for rows in (source.name, *rows_of(source))))
-        for source in coming
-    }
+        rows = rows_of(source)
+        for place in (source.name, *rows, *((target,) for target, _ in rows)):
+            fed.setdefault(place, set()).add(source.name)
+    return {source.name: set().union(*(fed.get(place, ()) for place in _places(source))) for source in coming}
+
+
+def _places(source: Source) -> Iterator[object]:
+    """Yield by what those are found that feed a source's rows: its name, a sid in a target, or all of a target."""
+    yield source.name
+    for target, sid in rows_of(source):
+        yield from [(target,)] if sid is None else [(target, sid), (target, None)]
 
 
 def definition(spec: SourceTableSpec) -> Mapping[str, object]:

@@ -46,6 +46,7 @@ from kuvasz.sync.tables.copy_hours import CopyHours
 from kuvasz.sync.tables.copy_ledgers import CopyFacts, CopyLedgers
 from kuvasz.sync.tables.copy_server import CopyServer
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
+from kuvasz.sync.tables.replaced_rows import ReplacedRows
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.schema_watch import tell
@@ -93,6 +94,7 @@ class Copies:
         self.hours = CopyHours(context)
         self.server = CopyServer(context)
         self._ledgers = CopyLedgers(context, slot)
+        self._replaced = ReplacedRows(context)
         self._source = context.source
         self._context = context
         self._lake = context.shared.lake
@@ -275,6 +277,7 @@ class Copies:
         if not self._slot.is_of_now(taken):
             raise self._other_server()
         table, names = self._seen(spec, under)
+        self._replaced.let_go(spec)
         is_skip = _is_skip(self._context, spec, published)
         ranges = () if is_skip else copy_ranges(
             table, conninfo=under.conninfo(), url=self._context.copy_url, snapshot_name=taken.snapshot_name,

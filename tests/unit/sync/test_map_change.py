@@ -205,6 +205,26 @@ def test_none_begins_before_all_have_ended_that_fed_the_same_rows(world: World, 
     world.live(body)
 
 
+@pytest.mark.parametrize("goes", ["tenants", "store"])
+def test_a_sid_of_the_map_and_the_schemas_that_may_have_it_are_the_same_rows(world: World, goes: str) -> None:
+    """A map does not say which sids tenants have: nothing of one may land when the other one has begun."""
+
+    def group(name: str, url: dict[str, str]) -> dict[str, Any]:
+        return {"database": name, "urls": [{"url": f"postgresql:///{name}"} | url], "tables": {"items": None}}
+
+    groups = {"tenants": group("tenants", {"schemas": "tenant_(.+)"}), "store": group("store", {"sid": "b"})}
+    (comes,) = groups.keys() - {goes}
+
+    async def body() -> None:
+        await world.change({"ap": ALL["ap"]}, adding=[groups[goes]])
+        world.stubborn = {goes}
+        world.done.clear()
+        await world.change({"ap": ALL["ap"]}, adding=[groups[comes]])
+        assert world.done.index(f"{comes} begins") > world.done.index("shop.items settled")
+
+    world.live(body)
+
+
 def test_a_lake_that_does_not_answer_keeps_no_other_source_down(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
