@@ -17,6 +17,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced, TableStuck, place_of, start_over
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Applied, SourcePosition
+from kuvasz.ports import Lake
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.staging.staged_past import StagedPast
@@ -138,7 +139,7 @@ class Slot:
         """
         found: list[tuple[SourceTableSpec, SourcePosition, bool]] = []
         tables = self._source_tables.source.tables
-        recorded, stuck = self._recorded({spec.identifier for spec in tables})
+        recorded, stuck = _recorded(self._lake, {spec.identifier for spec in tables})
         for spec in tables:
             mine = recorded[spec.identifier].get(self._source_tables.name(spec))
             look = self._source_tables.look(spec)
@@ -160,19 +161,6 @@ class Slot:
         if stuck is not None and not any(is_needed for _, _, is_needed in known):
             raise stuck
         return known
-
-    def _recorded(
-        self, targets: Collection[str]
-    ) -> tuple[Mapping[str, Mapping[str, SourcePosition]], TableStuck | None]:
-        """Return target -> how far each source is in it, and why that is nothing of one that the lake cannot read."""
-        found: dict[str, Mapping[str, SourcePosition]] = {target: {} for target in targets}
-        stuck: TableStuck | None = None
-        for target in targets:
-            try:
-                found[target] = self._lake.recorded(target)
-            except TableStuck as error:
-                stuck = error
-        return found, stuck
 
     def _server(
         self,
@@ -373,6 +361,20 @@ class Slot:
                 self._source_tables.note(spec, waits_for="")
         failpoints.hit("slot_created", SourceError)
         return taken
+
+
+def _recorded(
+    lake: Lake, targets: Collection[str]
+) -> tuple[Mapping[str, Mapping[str, SourcePosition]], TableStuck | None]:
+    """Return target -> how far each source is in it, and why that is nothing of one that the lake cannot read."""
+    found: dict[str, Mapping[str, SourcePosition]] = {target: {} for target in targets}
+    stuck: TableStuck | None = None
+    for target in targets:
+        try:
+            found[target] = lake.recorded(target)
+        except TableStuck as error:
+            stuck = error
+    return found, stuck
 
 
 __all__ = ["Slot"]
