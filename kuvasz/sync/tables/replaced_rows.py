@@ -45,8 +45,8 @@ class ReplacedRows:
         if mine.sid is None or not spec.has_sid or (spec.member and spec.tenant is None):
             return
         try:
-            found = [name for name in self._lake.recorded(spec.identifier) if name != mine.source]
-            found = self._of_sid(found, mine.sid, is_tenant=spec.tenant is not None)
+            known = self._lake.recorded(spec.identifier)
+            found = [name for name in self._of_sid(known, mine.sid, spec) if name != mine.source]
             if found:
                 self._context.settle(spec.identifier)  # else what is under way would be refused, and the target stop
             for name in found:
@@ -58,10 +58,12 @@ class ReplacedRows:
         except StateError as error:
             raise SourceError(error.message, hint=error.hint) from error
 
-    def _of_sid(self, found: Collection[str], sid: str, *, is_tenant: bool) -> list[str]:
-        """Return those whose rows have a sid; of a source of the map, the tenants: the map says who else had it."""
-        tenants = [name for name in found if names.tenant_of(names.member_of(name)) == sid]
-        sources = [name for name in found if is_tenant and not names.member_of(name)]
+    def _of_sid(self, known: Collection[str], sid: str, spec: SourceTableSpec) -> list[str]:
+        """Return those whose rows have a sid; for a source of the map, the tenants: the map says who else had it."""
+        # There may be thousands, and each of them has a copy.
+        alike = [name for name in known if name.endswith(sid)]
+        tenants = [name for name in alike if names.tenant_of(names.member_of(name)) == sid]
+        sources = [name for name in known if not names.member_of(name)] if spec.tenant is not None else []
         sids = self._context.shared.state.feeds.sids() if sources else {}
         return [*tenants, *(name for name in sources if sids.get(name) == sid)]
 
