@@ -13,7 +13,7 @@ from typing import Any
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.errors import SchemaError, place_of
+from kuvasz.errors import SchemaError, TableStuck, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import members
@@ -101,7 +101,11 @@ class MemberWatch:
             self._states.remove(target, name)
             self._progress.release(name, target)  # each time: what was under way may have held again
         for target in self._collapsed:
-            for name in self._names(target, now):
+            try:
+                known = self._names(target, now)
+            except TableStuck:  # its members tell it, if it has any; it is asked again
+                continue
+            for name in known:
                 if (target, name) not in mine:
                     self._routes.unbind(now.name, target, names.member_of(name))
                     self._context.settle(target)  # else what is under way would be refused, and the target stop
