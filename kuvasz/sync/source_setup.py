@@ -15,7 +15,7 @@ from typing import Any
 from kuvasz import lsn
 from kuvasz.config.model import Origin
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import KuvaszError, LakeError, OtherRule, Retry, SourceError, SourceRefused, place_of
+from kuvasz.errors import KuvaszError, OtherRule, Retry, SourceError, SourceRefused, place_of
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect, look, sizes
 from kuvasz.source.catalog.table import SourceTable
@@ -254,7 +254,7 @@ class SourceSetup:
         errors = [state.error for state in states if state.error is not None]
         for error in errors:
             if error.retry is Retry.TIMED:
-                return LakeError(f"{place_of(self._source)}: {error.message}", hint=error.hint)
+                return error
         why = errors[0] if errors else "they are paused, and the lake does not take them"
         return SourceRefused(f"{place_of(self._source)}: none of its tables can be replicated: {why}")
 

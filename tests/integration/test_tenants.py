@@ -268,10 +268,14 @@ def test_a_tenant_whose_rows_a_source_replaced_meanwhile_is_copied_again(
         check_equal(pipeline, database, "a", "b", tables=["items"])
 
 
-def heir_of(database: Database, sid: str) -> list[dict]:
-    """The group of a source whose rows have a sid that a tenant had."""
-    urls = [{"url": database.url, "sid": sid}]
-    return [{"database": "store", "urls": urls, "tables": {"items": {"target": "shop.items"}}}]
+def tenants_and_heir(database: Database) -> tuple[list[dict], list[dict]]:
+    """Make two tenants, and a table whose rows have the sid of the first one; return the groups of a map of each."""
+    for sid in "ab":
+        tenant(database, f"tenant_{sid}", range(20))
+    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1), (50, 'more', 2)")
+    urls = [{"url": database.url, "sid": "a"}]
+    heir = [{"database": "store", "urls": urls, "tables": {"items": {"target": "shop.items"}}}]
+    return mapped(database, {"items": None}), heir
 
 
 def reload(pipeline: Pipeline, config: Config) -> None:
@@ -288,10 +292,7 @@ def test_a_copy_of_a_tenant_that_lands_late_is_not_behind_the_source_that_has_it
     database: Database, lake_folder: LakeFolder, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its position would be there beside the other one's rows: when it comes back, nothing would be copied again."""
-    for sid in "ab":
-        tenant(database, f"tenant_{sid}", range(20))
-    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
-    tenants = mapped(database, {"items": None})
+    tenants, heir = tenants_and_heir(database)
     is_read, has_begun, let_go, commit = threading.Event(), threading.Event(), EarlierMaps.let_go, CopyCommits.commit
 
     def begun(maps: EarlierMaps, sources: Sequence[Source], **options: bool) -> None:
@@ -309,7 +310,7 @@ def test_a_copy_of_a_tenant_that_lands_late_is_not_behind_the_source_that_has_it
     monkeypatch.setattr(CopyCommits, "commit", late)
     with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
         wait_until(is_read.is_set, "a copy is about to be committed")
-        reload(pipeline, lake_folder.config(heir_of(database, "a")))
+        reload(pipeline, lake_folder.config(heir))
         wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the heir streams")
         wait_confirmable(pipeline, database, "store_a")
         assert of_sid(pipeline, "items", "a").rows == source_rows(database.url, "public.items", sid="a").rows
@@ -322,10 +323,7 @@ def test_a_tenant_whose_rows_a_source_replaced_while_nobody_could_look_at_it_is_
     database: Database, lake_folder: LakeFolder, quick: None
 ) -> None:
     """Whoever replicates it has not refused it, nor has it left the map: who takes its rows says so."""
-    for sid in "ab":
-        tenant(database, f"tenant_{sid}", range(20))
-    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
-    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    tenants, heir = tenants_and_heir(database)
     (away,) = mapped(database, {"items": None})
     away["urls"] = [{"url": "postgresql://127.0.0.1:1/away", "schemas": SCHEMAS}]
     with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
@@ -343,10 +341,7 @@ def test_a_source_whose_rows_a_tenant_replaced_while_it_was_not_in_the_map_comes
     database: Database, lake_folder: LakeFolder, quick: None
 ) -> None:
     """The tenant's source was there all the time, and begins nothing when another one leaves the map."""
-    for sid in "ab":
-        tenant(database, f"tenant_{sid}", range(20))
-    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1), (50, 'more', 2)")
-    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    tenants, heir = tenants_and_heir(database)
     with Pipeline(lake_folder.config([*tenants, *heir]), lake_folder) as pipeline:
         wait_until(lambda: states(pipeline).get("public.items") is State.STREAMING, "the source of the sid streams")
         wait_until(lambda: states(pipeline).get("tenant_a.items") is State.ERROR, "the tenant is refused")
@@ -367,10 +362,7 @@ def test_a_tenant_that_streams_keeps_its_sid_from_a_source_that_comes(
     database: Database, lake_folder: LakeFolder, quick: None
 ) -> None:
     """The source waits until the sid is free, and nothing of the tenant is forgotten meanwhile."""
-    for sid in "ab":
-        tenant(database, f"tenant_{sid}", range(20))
-    run(database, ITEMS.format("public"), "INSERT INTO public.items VALUES (1, 'of the heir', 1)")
-    tenants, heir = mapped(database, {"items": None}), heir_of(database, "a")
+    tenants, heir = tenants_and_heir(database)
     with Pipeline(lake_folder.config(tenants), lake_folder) as pipeline:
         wait_for(pipeline, 2)
         check_equal(pipeline, database, "a", "b", tables=["items"])

@@ -444,7 +444,7 @@ def _quoted(name: str) -> str:
 _DAY_US = 86_400_000_000
 _FIRST_US = -62_135_596_800_000_000  #: 0001-01-01
 _END_US = 253_402_300_800_000_000  #: 10000-01-01
-_KEPT = 1_000_000  #: instants of rows: those of one transaction are alike
+_KEPT = 100_000  #: instants of rows: those of one transaction are alike
 _EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001
 
 

@@ -2,8 +2,8 @@
 
 Py4J has the JVM look at each piece of a dotted name whether it is a class: `org`, `org.apache`, `org.apache.iceberg`
 and so on are none, which it knows when it has been through all jars, and nobody keeps the answer. PySpark asks so 39
-times for each exception that comes from Java (`pyspark.errors.exceptions.captured.convert_exception`), and kuvasz a
-hundred times in a start. By the Java Language Specification (6.1) a package begins with a small letter and a class
+times for each exception that comes from Java (`pyspark.errors.exceptions.captured.convert_exception`), and kuvasz
+166 times in a start. By the Java Language Specification (6.1) a package begins with a small letter and a class
 with a capital, so nobody has to be asked.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from py4j.java_gateway import JavaClass
 
 #: Roots of the packages that PySpark, Iceberg and kuvasz name.
-_ROOTS = ("com", "java", "kuvasz", "org", "py4j", "scala")
+_ROOTS = ("java", "org", "py4j", "scala")
 
 #: What PySpark names without its package (`pyspark.java_gateway`) again and again, where each package that may have
 #: it is tried.

@@ -50,9 +50,11 @@ class ReplacedRows:
             if found:
                 self._context.settle(spec.identifier)  # else what is under way would be refused, and the target stop
             for name in found:
-                # As of sources that have left the map (`kuvasz.sync.earlier_maps`).
-                self._lake.forget(spec.identifier, name, to_repair=not names.member_of(name))
-                self._context.shared.lot.drop(spec.identifier, name)
+                # As of sources that have left the map (`kuvasz.sync.earlier_maps`). Members are not parked.
+                is_whole = not names.member_of(name)
+                self._lake.forget(spec.identifier, name, to_repair=is_whole)
+                if is_whole:
+                    self._context.shared.lot.drop(spec.identifier, name)
                 what = f"rows of sid {mine.sid!r} are those of {mine.source} from now on"
                 _log.tell(Event.ROWS_TAKEN_OVER, source=name, table=spec.identifier, found=what)
         except StateError as error:

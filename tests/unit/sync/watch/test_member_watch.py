@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kuvasz.config.sources import Source
-from kuvasz.errors import SchemaError
+from kuvasz.errors import SchemaError, TableStuck
 from kuvasz.model import SourcePosition
 from kuvasz.sync.rules import members as rules
 from kuvasz.sync.watch.member_watch import MemberWatch
@@ -61,6 +61,20 @@ def test_members_are_let_go_where_nobody_loads_their_target(lake: UnloadedLake) 
     assert set(lake.catalog) == {"us/1", "eu"}
     members.forget_gone()
     assert lake.asked == 1, "the catalog is asked once, not at every look"
+
+
+def test_a_target_that_cannot_be_read_is_asked_again(lake: UnloadedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its source goes on meanwhile."""
+
+    def lost(_: str) -> dict[str, SourcePosition]:
+        raise TableStuck("its metadata file is gone")
+
+    members = watch(lake)
+    with monkeypatch.context() as patch:
+        patch.setattr(lake, "recorded", lost)
+        members.forget_gone()
+    members.forget_gone()
+    assert set(lake.catalog) == {"us/1", "eu"}
 
 
 def test_nothing_is_kept_of_who_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
