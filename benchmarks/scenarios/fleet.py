@@ -69,11 +69,27 @@ class Fleet(Scenario):
         quiet = subject.start("--log-level", "info")
         with subject.watch() as watch, quiet as run, stand.sampler(run) as sampler:
             run.wait_for("streaming", timeout_s=START_S + APPLY_S, count=len(subject.urls))
+            with stand.profiled(run, f"{subject.folder.name}-first"):
+                first_s = self._first(subject, watch, run)
             with stand.profiled(run, subject.folder.name):
                 outcome = self._paced(stand, subject, watch, run, sampler)
+            outcome.add("first change of each visible after", first_s, "s")
             run.end()
         outcome.panels += panels.processes(sampler.samples)
         return outcome
+
+    def _first(self, subject: Subject, watch: Watch, run: Run) -> float:
+        """Change a row of each table of each source, and return how long it took until all were visible, in seconds.
+
+        Behind a start each source's tables are described once more: what a fleet's restart costs, not what it costs
+        from then on.
+        """
+        marks = workload.in_turn(
+            subject.urls, tables=subject.tables, changes_per_second=1e9, seconds=0, keys=self.rows
+        )
+        places = subject.places({url: mine[-1].lsn for url, mine in marks.items()})
+        seen_at = watch.wait_for(places, timeout_s=_PATIENCE_S, is_alive=run.check)
+        return seen_at - min(mine[0].at for mine in marks.values())
 
     def _paced(self, stand: Stand, subject: Subject, watch: Watch, run: Run, sampler: Sampler) -> Outcome:
         stand.say(f"{self.rate:,.0f} changes/s in {len(subject.urls)} sources for {self.seconds:g} s")

@@ -110,7 +110,9 @@ def test_a_look_beside_another_table_says_nothing_of_a_transaction_it_does_not_s
                     other.execute("ALTER TABLE others ADD v int")
                     other.execute("INSERT INTO others VALUES (2, 2)")
 
-            def look_late(*given: Any) -> Look:
+            looked = look.tables
+
+            def look_late(*given: Any) -> tuple[Look, dict[TableName, SourceTable]]:
                 if not waiting:
                     waiting.append(threads.submit(alter))
                     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
@@ -119,7 +121,7 @@ def test_a_look_beside_another_table_says_nothing_of_a_transaction_it_does_not_s
 
             def tables_then(*given: Any, **options: Any) -> dict[TableName, SourceTable]:
                 try:
-                    return look.tables(*given, **options)  # who alters a table locks it, too, until he is over
+                    return looked(*given, **options)  # who alters a table locks it, too, until he is over
                 finally:
                     session.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
                     session.execute("SELECT pg_reload_conf()")
@@ -128,7 +130,7 @@ def test_a_look_beside_another_table_says_nothing_of_a_transaction_it_does_not_s
             with Pipeline(config, lake_folder) as pipeline:
                 pipeline.wait_streaming()
                 monkeypatch.setattr(schema_watch, "look", look_late)
-                monkeypatch.setattr(schema_watch, "tables", tables_then)
+                monkeypatch.setattr(look, "tables", tables_then)
                 session.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
                 session.execute("SELECT pg_reload_conf()")
                 session.execute("INSERT INTO items VALUES (2, 2)")

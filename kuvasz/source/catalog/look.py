@@ -6,6 +6,7 @@ commit record is written, a moment before other sessions see it. A look therefor
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
@@ -50,8 +51,9 @@ def look(
     oid: int,
     xid: int,
     publications: Sequence[str] = (),
-) -> Look:
-    """Look at a table while its changes stream in.
+    beside: Iterable[TableName] = (),
+) -> tuple[Look, dict[TableName, SourceTable]]:
+    """Look at a table while its changes stream in, and at others at the same time.
 
     Args:
         connection: An ordinary session.
@@ -59,18 +61,30 @@ def look(
         oid: Its OID as the stream has it; 0 if that is not known.
         xid: A transaction that must be visible; 0 for none.
         publications: Names of those that the stream names.
+        beside: Names of the others; those that exist are returned with `Relation.seen`.
 
     Raises:
         SourceError: A query failed, or the transaction is not visible for long.
     """
     at = wal_end(connection)
     _wait_visible(connection, xid)
-    found = tables(connection, [table], publications).get(table)
+    others = _together(connection, table, list(beside), publications)
+    found = others.pop(table, None)
     moved = None
     if oid and (found is None or found.relation.oid != oid):
         rows = _execute(connection, _NAME, oid)
         moved = TableName(schema=rows[0][0], name=rows[0][1]) if rows else None
-    return Look(lsn=at, table=found, moved=moved)
+    return Look(lsn=at, table=found, moved=moved), others
+
+
+def _together(
+    connection: psycopg.Connection[Any], table: TableName, beside: Sequence[TableName], publications: Sequence[str]
+) -> dict[TableName, SourceTable]:
+    """Look at a table and at others; at it alone if that fails, for what is wrong with others is not its."""
+    if beside:
+        with contextlib.suppress(Exception):
+            return tables(connection, [table, *beside], publications)
+    return tables(connection, [table], publications)
 
 
 def tables(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kuvasz.model import PgType
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
 
@@ -16,18 +17,20 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from kuvasz.model import PgType
-
 #: Below are the types whose OIDs PostgreSQL's source gives by hand, the same in every server; from here on they are
 #: given when it is built, when a cluster is made, or, from 16384 on, to what users make (manual, section 68.2.2
 #: "OID Assignment").
 _FIRST_GIVEN = 10000
 
+#: Those, as far as a server was asked for them: whoever has a thousand databases asks the first, not each of them.
+_BUILT_IN: dict[int, PgType] = {}
+
 
 class TypeCatalog:
     """A `kuvasz.route.assembler.TypeLookup`, for one thread at a time.
 
-    A type that is the same in every server is asked for once; others may be altered, and are asked for each time.
+    A type that is the same in every server is asked for once, whatever the source; others may be altered, and are
+    asked for each time.
 
     Args:
         url: Returns the url of the source, for a connection that is made now.
@@ -35,7 +38,6 @@ class TypeCatalog:
 
     def __init__(self, url: Callable[[], str]) -> None:
         self._url = url
-        self._built_in: dict[int, PgType] = {}
         self._connection: psycopg.Connection[Any] | None = None
 
     def __call__(self, oids: Iterable[int]) -> dict[int, PgType]:
@@ -45,10 +47,10 @@ class TypeCatalog:
             SourceError: The catalog cannot be read.
         """
         wanted = set(oids)
-        missing = wanted - self._built_in.keys()
+        missing = wanted - _BUILT_IN.keys()
         asked = introspect.load_types(self._connected(), missing) if missing else {}
-        self._built_in |= {oid: found for oid, found in asked.items() if oid < _FIRST_GIVEN}
-        return asked | {oid: self._built_in[oid] for oid in wanted & self._built_in.keys()}
+        _BUILT_IN.update({oid: found for oid, found in asked.items() if oid < _FIRST_GIVEN})
+        return asked | {oid: _BUILT_IN[oid] for oid in wanted & _BUILT_IN.keys()}
 
     def close(self) -> None:
         """Close the connection; the next look opens another."""

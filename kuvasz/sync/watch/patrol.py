@@ -117,7 +117,7 @@ class Patrol:
             if not is_unfit and not is_streaming:
                 return self._is_due_again(spec, table, oid, round_)
             if table is None or table.relation.oid != oid:
-                spec, seen = self._watch.see(round_.connection, spec, oid, 0)
+                spec, seen, _ = self._watch.see(round_.connection, spec, oid, 0)
                 table = seen.table
             usable = eligibility.checked(self._source, spec, table)
             self._refuse_keyless(spec, table)

@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kuvasz import lsn
@@ -33,10 +33,10 @@ from kuvasz.errors import (
 )
 from kuvasz.events import Event, EventLog
 from kuvasz.evolve.column_numbers import Answer, Time, number
-from kuvasz.model import Relation, ReplicaIdentity, TableType
+from kuvasz.model import Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.source import conninfo, inserts, publication
 from kuvasz.source.catalog import fingerprint
-from kuvasz.source.catalog.look import Look, look, tables
+from kuvasz.source.catalog.look import Look, look
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.source_context import SourceContext
@@ -143,22 +143,23 @@ class SchemaWatch:
         spec: SourceTableSpec,
         oid: int,
         xid: int,
-    ) -> tuple[SourceTableSpec, Look]:
-        """Look at a table under the name that it has now; return it with that.
+        beside: Iterable[TableName] = (),
+    ) -> tuple[SourceTableSpec, Look, Mapping[TableName, SourceTable]]:
+        """Look at a table under the name that it has now, and at others; return it with that, and those by name.
 
         Raises:
             SourceError: The catalog cannot be read.
             SchemaError: Another table has its name.
         """
-        seen = look(connection, spec.table, oid, xid, self._publications)
+        seen, others = look(connection, spec.table, oid, xid, self._publications, beside)
         is_free = seen.table is None or seen.table.kind is TableKind.OTHER
         if seen.moved is not None and (spec.member or is_free):
             renamed = dataclasses.replace(spec, table=seen.moved)
             spec = renamed if spec.member else self._source_tables.rename(spec, seen.moved)
-            seen = look(connection, spec.table, oid, xid, self._publications)
+            seen, _ = look(connection, spec.table, oid, xid, self._publications)
         if seen.table is not None and oid not in (0, seen.table.relation.oid):
             raise replaced(self._source, spec, None if seen.moved is None else str(seen.moved))
-        return spec, seen
+        return spec, seen, others
 
     def _refuse_partial(self, spec: SourceTableSpec, table: SourceTable) -> None:
         """Refuse a table whose messages lack columns that the map takes: a column list does not grow by itself."""
@@ -252,28 +253,16 @@ class SchemaWatch:
         return CopyNeeded(message, hint="kuvasz copies the table again by itself")
 
     def _look(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Look:
+        """Look at a table, and at others: behind a new connection each is described before its first row."""
+        others = self._next(spec, commit_lsn) or self._oldest(spec, commit_lsn)
+        beside = [other.table for other, _ in others]
         with contextlib.closing(conninfo.connect(self._url())) as connection:
-            spec, seen = self.see(connection, spec, relation.oid, xid)
-            self._look_ahead(connection, spec, seen.lsn)
+            spec, seen, found = self.see(connection, spec, relation.oid, xid, beside)
+        for other, before in others:
+            self._renew(other, found.get(other.table), before)
         fresh = dataclasses.replace(seen, table=eligibility.checked(self._source.name, spec, seen.table))
         self._follow_catalog(spec, fresh, commit_lsn)
         return fresh
-
-    def _look_ahead(
-        self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        spec: SourceTableSpec,
-        at: int,
-    ) -> None:
-        """Look at other tables that stream, too: behind a new connection each is described before its first row.
-
-        What changed, or cannot be looked at now, is left to its own message.
-        """
-        with contextlib.suppress(Exception):  # whatever it is, it is not this table's, and is told with its own
-            others = self._next(spec, at) or self._oldest(spec, at)
-            found = tables(connection, [other.table for other, _ in others], self._publications) if others else {}
-            for other, seen in others:
-                self._renew(other, found.get(other.table), seen)
 
     def _next(self, spec: SourceTableSpec, at: int) -> list[tuple[SourceTableSpec, Look]]:
         """Return the tables that were announced, and have to be looked at when it is their turn."""
@@ -302,11 +291,14 @@ class SchemaWatch:
         return other.key != spec.key and seen.lsn < at and self._source_tables.is_streaming(other)
 
     def _renew(self, spec: SourceTableSpec, table: SourceTable | None, seen: Look) -> None:
-        """Take over a look at a table that is as it was, if nobody else has looked meanwhile."""
+        """Take over a look at a table that is as it was, if nobody else has looked meanwhile.
+
+        What changed, or cannot be looked at now, is left to its own message.
+        """
         try:
             table = eligibility.checked(self._source.name, spec, table)
             self._refuse_partial(spec, table)
-        except TableError:
+        except Exception:  # noqa: BLE001 (whatever it is, it is not the other table's, and is told with its own)
             return
         oid, now = table.relation.oid, table.relation.seen
         if seen.table is None or now is None or self._looks.get(oid) is not seen:

@@ -62,7 +62,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_look_shows_what_committed_before_it_began(server: Any) -> None:
-    seen = look.look(server, NAME, CATALOG.relation.oid, 0)
+    seen, _ = look.look(server, NAME, CATALOG.relation.oid, 0)
     assert seen.lsn == 0x100
     assert seen.table is not None
     assert seen.table.relation.seen == Seen(lsn=0x110, until=0x120)
@@ -94,14 +94,32 @@ def test_a_table_of_another_oid_is_looked_for_under_its_new_name(server: Any, *,
     if not is_there:
         server.found = {}
     server.names = [("archive", "items_2023")]
-    seen = look.look(server, NAME, 4711, 0)
+    seen, _ = look.look(server, NAME, 4711, 0)
     assert seen.moved == TableName(schema="archive", name="items_2023")
     server.names, server.ends, server.done = [], ["0/200"] * 3, []
-    assert look.look(server, NAME, 4711, 0).moved is None
+    assert look.look(server, NAME, 4711, 0)[0].moved is None
 
 
 def test_a_table_whose_oid_nobody_knows_is_not_looked_for(server: Any) -> None:
     server.found = {}
     server.names = [("archive", "items_2023")]
-    seen = look.look(server, NAME, 0, 0)
+    seen, _ = look.look(server, NAME, 0, 0)
     assert (seen.table, seen.moved) == (None, None)
+
+
+def test_others_are_looked_at_with_it_and_left_out_if_that_fails(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, asked, answer = TableName(schema="public", name="others"), list[list[TableName]](), look.tables
+
+    def tables(connection: Any, names: Any, publications: Any) -> Any:
+        asked.append(list(names))
+        if len(names) > 1:
+            raise SourceError("others are locked")
+        return answer(connection, names, publications)
+
+    monkeypatch.setattr(look, "tables", tables)
+    server.ends = ["0/200"] * 3
+    seen, beside = look.look(server, NAME, CATALOG.relation.oid, 0, beside=[other])
+    assert (asked, beside) == ([[NAME, other], [NAME]], {})
+    assert seen.table is not None

@@ -9,7 +9,7 @@ import pytest
 
 from kuvasz.model import PgType
 from kuvasz.source import conninfo
-from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog import introspect, type_catalog
 from kuvasz.source.catalog.type_catalog import TypeCatalog
 
 TEXT, MOOD, GONE = 25, 16400, 16999
@@ -22,6 +22,7 @@ class Server:
         self.mood = "mood"
         monkeypatch.setattr(conninfo, "connect", self._connect)
         monkeypatch.setattr(introspect, "load_types", self._load)
+        monkeypatch.setattr(type_catalog, "_BUILT_IN", {})
 
     def _connect(self, url: str) -> SimpleNamespace:
         assert url == "postgresql:///shop"
@@ -46,6 +47,9 @@ def test_what_is_the_same_in_every_server_is_asked_for_once(server: Server) -> N
     types = TypeCatalog(lambda: "postgresql:///shop")
     assert types([TEXT])[TEXT].name == types([TEXT])[TEXT].name == "text"
     assert server.asked == [{TEXT}]
+    another = TypeCatalog(lambda: "postgresql:///shop")
+    assert another([TEXT])[TEXT].name == "text"
+    assert (server.asked, server.opened) == ([{TEXT}], 1), "and another source's has no session"
 
 
 def test_what_may_be_altered_is_asked_for_each_time(server: Server) -> None:

@@ -33,12 +33,14 @@ class Watch:
         self.followed: list[tuple[str, SourceTable, Look | None]] = []
         self.moved: TableName | None = None
 
-    def see(self, _: object, spec: SourceTableSpec, oid: int, xid: int) -> tuple[SourceTableSpec, Look]:
+    def see(
+        self, _: object, spec: SourceTableSpec, oid: int, xid: int
+    ) -> tuple[SourceTableSpec, Look, dict[str, Any]]:
         assert xid == 0
         if self.moved is None:
-            return spec, Look(lsn=SEEN_AT, table=self._world.found.get(spec.table))
+            return spec, Look(lsn=SEEN_AT, table=self._world.found.get(spec.table)), {}
         spec = dataclasses.replace(spec, table=self.moved)
-        return spec, Look(lsn=SEEN_AT, table=self._world.table_at(spec, oid))
+        return spec, Look(lsn=SEEN_AT, table=self._world.table_at(spec, oid)), {}
 
     def catch_up(self, spec: SourceTableSpec, table: SourceTable, known: Look | None) -> None:
         if self.error is not None:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kuvasz.errors import CopyNeeded, SourceError, TableError
+from kuvasz.errors import CopyNeeded, TableError
 from kuvasz.lake.definition.columns import Columns
 from kuvasz.model import Relation, Seen, SourcePosition, TableName, TableType
 from kuvasz.modes.shape import Shape
@@ -359,7 +359,7 @@ def live(kind: TableType, steps: list[Step], folder: Path) -> Kuvasz:
     kuvasz = Kuvasz(server, kind, folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conninfo, "connect", lambda _: contextlib.closing(SimpleNamespace(close=lambda: None)).thing)
-        patch.setattr(schema_watch, "look", lambda *_: kuvasz.look())
+        patch.setattr(schema_watch, "look", lambda *_: (kuvasz.look(), {}))
         patch.setattr(eligibility, "checked", lambda _, __, table: table)
         is_open = False
         for step in [*steps, ("update", 0, ""), ("end", 0, ""), ("read", 10_000, ""), ("commit", 0, "")]:
@@ -424,22 +424,26 @@ class Ahead(Scene):
         monkeypatch.setattr(conninfo, "connect", lambda _: contextlib.closing(SimpleNamespace(close=lambda: None)))
         monkeypatch.setattr(contextlib, "closing", contextlib.nullcontext)
         monkeypatch.setattr(schema_watch, "look", self._look)
-        monkeypatch.setattr(schema_watch, "tables", self._tables)
         monkeypatch.setattr(schema_watch, "_AHEAD_EVERY_S", 0.0)
-        self.broken: Exception | None = None
 
     def seen(self, spec: Any, lsn: int, running: frozenset[int] = frozenset()) -> Any:
         seen = Seen(lsn=lsn, until=lsn, running=running)
         found = self.found[spec.table]
         return dataclasses.replace(found, relation=dataclasses.replace(found.relation, seen=seen))
 
-    def _look(self, _: object, table: Any, *__: object) -> Look:
-        self.looked.append(table.name)
-        return Look(lsn=self.wal_lsn, table=self.seen(SimpleNamespace(table=table), self.wal_lsn))
+    def look(self, spec: Any, at: int) -> None:
+        """Look at a table for a message of a transaction."""
+        self.watch._look(spec, self.found[spec.table].relation, at, 0)
 
-    def _tables(self, _: object, names: Any, __: object) -> dict[Any, Any]:
-        if self.broken is not None:
-            raise self.broken
+    def _look(
+        self, _: object, table: Any, oid: int, xid: int, publications: object, beside: Any
+    ) -> tuple[Look, dict[Any, Any]]:
+        self.looked.append(table.name)
+        return Look(lsn=self.wal_lsn, table=self.seen(SimpleNamespace(table=table), self.wal_lsn)), self._beside(
+            beside
+        )
+
+    def _beside(self, names: Any) -> dict[Any, Any]:
         self.besides += [name.name for name in names]
         return {
             name: self.seen(SimpleNamespace(table=name), self.wal_lsn, frozenset({77}))
@@ -493,25 +497,23 @@ def test_a_table_that_is_not_as_it_was_has_a_look_of_its_own(ahead: Ahead, what:
 
 def test_a_look_is_not_put_in_place_of_a_newer_one(ahead: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
     newer = Look(lsn=3000, table=ahead.seen(ahead.others, 3000))
-    answer = ahead._tables
+    answer = ahead._look
 
-    def tables(*given: Any, **options: Any) -> dict[Any, Any]:
+    def look(*given: Any) -> tuple[Look, dict[Any, Any]]:
         ahead.last_looks.put(ahead.others, newer)
-        return answer(*given, **options)
+        return answer(*given)
 
-    monkeypatch.setattr(schema_watch, "tables", tables)
+    monkeypatch.setattr(schema_watch, "look", look)
     ahead.hear(ahead.items, 1500)
     assert ahead.last_looks.get(ahead.table(ahead.others).relation.oid) is newer
 
 
-@pytest.mark.parametrize("error", [SourceError("B is locked"), RuntimeError("a mistake")])
-def test_what_is_wrong_with_other_tables_stops_none(ahead: Ahead, error: Exception) -> None:
-    ahead.broken = error
+def test_what_is_wrong_with_other_tables_stops_none(ahead: Ahead, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SchemaWatch, "_refuse_partial", lambda _, spec, __: 1 // (spec.table == ahead.items.table))
     ahead.hear(ahead.items, 1500)
     assert [ahead.source_tables.state(spec) for spec in ahead.source.tables] == [State.STREAMING] * 2
-    known = ahead.last_looks.get(ahead.table(ahead.items).relation.oid)
-    assert known is not None
-    assert known.lsn == 2000
+    looks = [ahead.last_looks.get(ahead.table(spec).relation.oid) for spec in (ahead.items, ahead.others)]
+    assert [known.lsn for known in looks if known] == [2000, 1000]
 
 
 def test_other_tables_are_looked_at_now_and_then_the_oldest_look_first(
@@ -528,10 +530,10 @@ def test_other_tables_are_looked_at_now_and_then_the_oldest_look_first(
         ahead.last_looks.put(spec, Look(lsn=1000 - number, table=ahead.seen(spec, 1000 - number)))
     for turn in range(3):
         ahead.wal_lsn = 2000 + turn
-        ahead.watch._look_ahead(None, tables[0], ahead.wal_lsn)
+        ahead.look(tables[0], ahead.wal_lsn)
     assert ahead.besides == ["t3", "t2", "t1"]
     monkeypatch.setattr(schema_watch, "_AHEAD_EVERY_S", 3600.0)
-    ahead.watch._look_ahead(None, tables[0], 9000)
+    ahead.look(tables[0], 9000)
     assert len(ahead.besides) == 3, "not for each message of a thousand tables"
 
 
@@ -550,16 +552,16 @@ def test_all_tables_that_are_described_next_are_looked_at_together(
         ahead.wal_lsn = at
         ahead.besides.clear()
         ahead.watch.announce([503, 500, 501, 999, 502])
-        ahead.watch._look_ahead(None, tables[3], at)
+        ahead.look(tables[3], at)
         assert ahead.besides == ["t0", "t1", "t2"], (
             "however often; not the one that is looked at anyway, nor strangers"
         )
     ahead.besides.clear()
     ahead.watch._ahead_at = float("inf")
-    ahead.watch._look_ahead(None, tables[3], 4000)
+    ahead.look(tables[3], 4000)
     assert not ahead.besides, "what was announced counts for one gulp"
     monkeypatch.setattr(schema_watch, "_ANNOUNCED", 2)
     ahead.watch.announce([500, 501, 502, 504, 505])
     for expected in (["t0", "t1"], ["t0", "t1", "t2", "t4"]):
-        ahead.watch._look_ahead(None, tables[3], 5000)
+        ahead.look(tables[3], 5000)
         assert ahead.besides == expected, "those that are left are looked at with the next that has to be"
