@@ -997,6 +997,20 @@ def nodes(
     raise typer.Exit(verb.exit_code(found))
 
 
+@cluster.command("drain")
+def drain(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(help="The process, as `kuvasz cluster nodes` names it.")],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    is_over: Annotated[bool, typer.Option("--undo", help="It takes its share again.")] = False,
+) -> None:
+    """Have a process that reads give its sources to the others, and take none, until it is started again."""
+    from kuvasz.verbs.cluster import drain as verb
+
+    print(verb.run(_loaded(context, config, settings).config, node, is_over=is_over))
+
+
 @app.command("cleanup")
 def cleanup(
     context: typer.Context,

@@ -21,10 +21,12 @@ def object_names(lease: LogLease) -> Iterator[str]:
 
 
 def is_of_before(name: str, lease: LogLease) -> bool:
-    """Whether an object, or one that was being written, is of this log, and of a holder that was no later one."""
+    """Whether an object, or one that was being written, is of this log, and of a holder that can write no more."""
     log, _, rest = name.partition("-")
     number = rest.partition("-")[0]
-    return log == lease.log and number.isdecimal() and int(number) <= lease.number
+    if log != lease.log or not number.isdecimal():
+        return False
+    return int(number) <= lease.number and int(number) not in lease.others
 
 
 __all__ = ["is_of_before", "object_names"]

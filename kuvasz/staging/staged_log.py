@@ -126,7 +126,7 @@ class StagedLog:
         """Remove objects that a process wrote which then died, or lost its lease: the index refuses them for ever.
 
         Those of a later holder are none: this process may have lost the lease since, without having noticed. Nor is
-        what another log has in the same folder.
+        what others write who stage beside it, or what another log has in the same folder.
         """
         known = set(self._index.objects())
         self.writer.removal.objects = len(known)

@@ -115,6 +115,12 @@ class StagedSource:
             self._kept.clear()
             self._weigh()
 
+    @property
+    def is_staged(self) -> bool:
+        """Whether nothing waits to be staged any more."""
+        with self._lock:
+            return not self._kept.waiting_bytes
+
     def add(self, stretches: Sequence[Stretch]) -> None:
         """Take what came."""
         with self._lock:

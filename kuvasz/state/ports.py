@@ -358,6 +358,8 @@ class ClusterNode:
     silent_s: float  #: seconds since it was heard of
     is_holder: bool  #: it does what its role is, and others stand by
     role: str = "all"  #: as `cluster.role`
+    sources: int | None = None  #: of one that reads: how many it holds; None: of another one
+    is_draining: bool = False  #: it gives away what it holds, and takes nothing
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,6 +427,13 @@ class ClusterMember(Protocol):
 
     def nodes(self) -> list[ClusterNode]:
         """Return the processes that are there, or were not long ago; without having joined as well.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+
+    def drain(self, node: str, *, drains: bool) -> bool:
+        """Have a node give its sources away, or have its share again; return whether there is such a node.
 
         Raises:
             StateError: The coordinator does not answer.

@@ -13,6 +13,7 @@ from kuvasz.errors import ConfigError, StateTaken
 from kuvasz.model import Applied, SourcePosition
 from kuvasz.state.coordinator.store import CoordinatorStore
 from kuvasz.state.ports import SourceRecord
+from kuvasz.state.staged.coordinated import CoordinatedIndex
 from kuvasz.state.staged.memory import MemoryIndex
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
 from kuvasz.state.staged.ports import LogIndex, SourcesMoved, StagedPosition, StagedSlice
@@ -33,6 +34,16 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogIndex]:
         made.open()
         yield made
         store._database.close()
+
+
+@pytest.fixture
+def reader(index: LogIndex) -> LogIndex:
+    """Return the index of a process that reads."""
+    if isinstance(index, CoordinatedIndex):
+        index._lease.give_back()
+        index._lease.role = ClusterRole.READ
+        assert index._lease.take("reads", "") is None
+    return index
 
 
 def piece(source: str, number: int, through: int, name: str = "a", *, is_open: bool = False) -> StagedSlice:
@@ -230,6 +241,36 @@ def test_an_order_stands_until_another_one_is_given_or_it_is_withdrawn(index: Lo
     index.give("eu", order("p", "q"), known, is_again=True)
     assert index.orders() == {}
     index.withdraw("nobody")
+
+
+def test_a_source_that_is_to_be_read_is_held_by_one_until_it_is_given_back(reader: LogIndex) -> None:
+    index = reader
+    index.begin_anew("eu", 100)
+    index.begin_anew("us", 100)
+    assert (index.shared().holders, index.unread()) == ({}, []), "nobody is to read them"
+    index.give("eu", order("p"), KnownPast())
+    found = index.shared()
+    assert (found.nodes, found.holders, dict(found.orders)) == ({found.node: False}, {"eu": None}, {})
+    assert list(index.unread()) == ["eu"]
+    before = index.positions()["eu"]
+    assert index.hold({"eu": before.past - 1, "us": 1, "nobody": 1}) == [], "it stands elsewhere"
+    index.answer("eu", before.past, StreamAnswer(is_receiving=True, error=None, standing=KnownPast().standing))
+    assert list(index.hold(found.pasts)) == ["eu"]
+    assert index.hold(index.shared().pasts) == [], "it is held"
+    held = index.shared()
+    assert held.holders == {"eu": found.node}
+    assert held.orders == {"eu": GivenOrder(past=held.pasts["eu"], order=order("p"), known=KnownPast())}
+    assert (index.answers(), list(index.unread())) == ({}, [])
+    assert held.pasts["eu"] > before.past, "what was received before counts no more"
+    with pytest.raises(SourcesMoved):
+        index.append("a", [], {"eu": (before, dataclasses.replace(before, lsn=200, number=1))})
+    index.withdraw("eu")
+    assert index.shared().orders == {}
+    index.give("eu", order("p", "q"), KnownPast())
+    assert index.shared().orders["eu"].order == order("p", "q"), "who held it reads on"
+    index.release(["eu", "nobody"])
+    assert index.shared().holders == {"eu": None}
+    assert index.shared().pasts["eu"] > held.pasts["eu"]
 
 
 def test_parts_that_were_given_up_are_counted(index: LogIndex) -> None:

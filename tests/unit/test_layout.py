@@ -75,7 +75,7 @@ ELSEWHERE = {
         "record_document", "witness_documents",
     )},
     **{f"state/coordinator/{name}.py": "integration/test_cluster_lease.py" for name in (
-        "adoption", "database", "heartbeat", "lease", "member", "store",
+        "adoption", "database", "heartbeat", "lease", "member", "nodes/node_list", "store",
     )},
     "state/coordinator/pieces.py": "contract/test_parking_logs.py",
     "parking/coordinated_log.py": "contract/test_parking_logs.py",
@@ -83,12 +83,14 @@ ELSEWHERE = {
     "state/staged/ports.py": "contract/test_log_index.py",
     "state/staged/memory.py": "contract/test_log_index.py",
     "state/staged/coordinated.py": "contract/test_log_index.py",
+    "state/staged/holders.py": "integration/test_shared_sources.py",
     "staging/ports.py": "unit/staging/test_writer.py",
     "staging/stretch.py": "unit/staging/test_cutter.py",
     # One receives from a real server what the other one tells: each alone says nothing.
     "source/reading/staging.py": "integration/test_staged_stream.py",
     "verbs/cluster/standby.py": "acceptance/test_standby.py",
     "verbs/cluster/coordinator.py": "integration/test_cluster_lease.py",
+    "verbs/cluster/drain.py": "integration/test_shared_sources.py",
     # One query each, made into values field by field: only a server says whether it is right.
     "source/commit_status.py": "integration/test_slots.py",
     "source/catalog/inventory.py": "integration/test_discover.py",

@@ -27,6 +27,9 @@ _LOOK_S: Final = 0.1
 _ANSWERS: Final = 5
 _QUIET: Final = 10
 
+#: Sources that an error names.
+_NAMED: Final = 5
+
 #: And at how many objects there are, which are listed for that.
 _COUNTS: Final = 100
 
@@ -54,6 +57,7 @@ class LogFollower:
         self.removal = StagedRemoval(index, store)
         self.staged_at: float | None = None  #: monotonic seconds at which something was seen to have been staged last
         self._index = index
+        self._unheld: frozenset[str] = frozenset()  #: sources that nobody held at the last look
         self._sources = sources
         self._on_staged = on_staged
         self._stop = threading.Event()
@@ -123,12 +127,21 @@ class LogFollower:
         return before != self.answers
 
     def _unread(self) -> KuvaszError | None:
+        """Return the error of sources that nobody reads: of some, if that was so a look before as well."""
+        before, self._unheld = self._unheld, frozenset(self._index.unread())
         holder = self._index.reader()
-        if holder is not None and not holder.is_late:
+        if holder is None or holder.is_late:
+            return StateError(
+                f"{self._index.place}: no process reads the sources, which keep their changes",
+                hint="start one with --role read, and the same map",
+            )
+        unread = sorted(before & self._unheld)
+        if not unread:
             return None
+        more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
         return StateError(
-            f"{self._index.place}: no process reads the sources, which keep their changes",
-            hint="start one with --role read, and the same map",
+            f"{self._index.place}: no process reads {', '.join(unread[:_NAMED])}{more}: changes stay at the source",
+            hint="`kuvasz cluster nodes` shows who reads how many; one that is drained may take its share again",
         )
 
     def _see(self, error: KuvaszError | None) -> None:

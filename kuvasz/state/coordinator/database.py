@@ -67,9 +67,13 @@ ALTER TABLE kuvasz.piece ALTER data SET STORAGE EXTERNAL; -- in CREATE TABLE fro
 
 #: Of a later version, which who knows nothing of it goes on beside.
 _HAS_ROLES = """
-SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.node') AND attname = 'role' AND NOT attisdropped
+SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.node') AND attname = 'drains' AND NOT attisdropped
 """
-_ADD_ROLES = "ALTER TABLE kuvasz.node ADD COLUMN IF NOT EXISTS role text NOT NULL DEFAULT 'all'"
+_ADD_ROLES = """
+ALTER TABLE kuvasz.node
+    ADD COLUMN IF NOT EXISTS role text NOT NULL DEFAULT 'all',
+    ADD COLUMN IF NOT EXISTS drains boolean NOT NULL DEFAULT false -- it gives away what it holds, and takes nothing
+"""
 
 _MAY_MAKE = """
 SELECT coalesce(has_schema_privilege(to_regnamespace('kuvasz'), 'CREATE'),

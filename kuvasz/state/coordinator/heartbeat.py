@@ -17,6 +17,7 @@ from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
 from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
 from kuvasz.state.coordinator.lease import ClusterLease, clock_s
+from kuvasz.state.coordinator.nodes.node_list import NodeList
 
 _log = EventLog(__name__)
 
@@ -33,12 +34,16 @@ class Heartbeat:
     Args:
         database: The coordinator.
         lease: What is renewed.
+        nodes: What is signed.
         on_lost: Told why the lease is lost, once, from a thread of the heartbeat, before anybody else can have it.
     """
 
-    def __init__(self, database: CoordinatorDatabase, lease: ClusterLease, on_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, database: CoordinatorDatabase, lease: ClusterLease, nodes: NodeList, on_lost: Callable[[str], None]
+    ) -> None:
         self._database = database
         self._lease = lease
+        self._nodes = nodes
         self._on_lost = on_lost
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -80,7 +85,7 @@ class Heartbeat:
             self._stop.wait(min(1.0, pause_s))
 
     def _once(self, session: Session) -> None:
-        self._lease.sign(session, self.map_digest)
+        self._nodes.sign(session, self.map_digest)
         if self._lease.is_held and not self._lease.renew(session, self.map_digest):
             self._lose("another process has taken it")
 

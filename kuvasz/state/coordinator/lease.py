@@ -1,7 +1,7 @@
 """The lease of a cluster: whoever holds it replicates, and everybody else stands by.
 
-With a log there may be two: one of who reads sources, under a name of its own, and that of the cluster, of who
-applies. Whoever does both has the cluster's, for as long as nobody reads.
+With a log there may be more: each process that reads has one of its own, for they share the sources, and that of the
+cluster is of who applies. Whoever does both has the cluster's, for as long as nobody reads.
 
 The coordinator's clock says when it ends. Its holder goes by a clock of its own that runs on while the machine
 sleeps, from before it asked for more time, so it never believes in the lease for longer than the coordinator does.
@@ -15,17 +15,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kuvasz import __version__
 from kuvasz.config.model import ClusterRole
 from kuvasz.errors import StateTaken
 from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
-from kuvasz.state.ports import ClusterNode, LeaseHolder
+from kuvasz.state.ports import LeaseHolder
 
-#: A node that was not heard of for so many leases is forgotten.
-_GONE_LEASES: Final = 30
-
-#: Of the cluster's name: who reads has a lease of its own. It ends no name of a cluster (`kuvasz.config.check`).
+#: Of the cluster's name: one that all have who read, and behind it, with a node's name, the one of each. It is in no
+#: name of a cluster (`kuvasz.config.check`).
 READS: Final = "/read"
+
+#: What those who read do with the one that they have together. Before they could share, one alone had it: it "reads".
+SHARES: Final = "shares"
 
 #: What the one that does everything does with the cluster's lease.
 REPLICATES: Final = "replicates"
@@ -36,7 +36,7 @@ _BOTH = """
 SELECT cluster, owner, does, map, since, until < clock_timestamp() FROM kuvasz.lease
 WHERE cluster = ANY(%s) AND owner IS NOT NULL
 """
-#: One number for both: objects of the log are named by it, and who came later has the greater one.
+#: One number for all: objects of the log are named by it, and who came later has the greater one.
 _TAKE = """
 INSERT INTO kuvasz.lease AS held (cluster, number, owner, does, map, since, until)
 SELECT %(key)s, coalesce(max(number), 0) + 1, %(node)s, %(does)s, %(map)s, clock_timestamp(),
@@ -46,8 +46,17 @@ ON CONFLICT (cluster) DO UPDATE SET number = excluded.number, owner = excluded.o
     map = excluded.map, since = excluded.since, until = excluded.until
 RETURNING number
 """
+#: Together: it is there for as long as one of those who read is, and remembers the last number of all.
+_TAKE_SHARED = """
+INSERT INTO kuvasz.lease AS held (cluster, number, owner, does, map, since, until)
+VALUES (%(reads)s, %(number)s, %(node)s, %(does)s, %(map)s, clock_timestamp(), clock_timestamp() + %(lease)s)
+ON CONFLICT (cluster) DO UPDATE SET number = excluded.number, owner = excluded.owner, does = excluded.does,
+    map = excluded.map, since = CASE WHEN held.owner IS NULL THEN excluded.since ELSE held.since END,
+    until = greatest(held.until, excluded.until)
+"""
 #: Of one that is late: whatever it still asks for is refused.
 _END = "UPDATE kuvasz.lease SET owner = NULL WHERE cluster = %s AND owner = %s"
+_END_READERS = "UPDATE kuvasz.lease SET owner = NULL WHERE cluster = %s OR starts_with(cluster, %s)"
 _HOLDER = """
 SELECT owner, does, map, since, until < clock_timestamp() FROM kuvasz.lease WHERE cluster = %s AND owner IS NOT NULL
 """
@@ -55,26 +64,27 @@ SELECT owner, does, map, since, until < clock_timestamp() FROM kuvasz.lease WHER
 #: The owner as well: a coordinator that was restored gives numbers away once more.
 HELD = "SELECT FROM kuvasz.lease WHERE cluster = %(key)s AND number = %(number)s AND owner = %(node)s FOR SHARE"
 _RENEW = """
-UPDATE kuvasz.lease SET until = clock_timestamp() + %s, map = %s
-WHERE cluster = %s AND number = %s AND owner = %s RETURNING 1
+UPDATE kuvasz.lease SET until = clock_timestamp() + %(lease)s, map = %(map)s
+WHERE cluster = %(key)s AND number = %(number)s AND owner = %(node)s RETURNING 1
+"""
+#: With the one that all have who read: one statement, for each is a round trip.
+_RENEW_BOTH = f"""
+WITH mine AS ({_RENEW}), shared AS (
+    UPDATE kuvasz.lease SET owner = %(node)s, until = greatest(until, clock_timestamp() + %(lease)s)
+    WHERE cluster = %(reads)s AND does = %(shares)s AND EXISTS (SELECT FROM mine)
+)
+SELECT 1 FROM mine
+"""
+#: To whoever else reads, if there is anybody.
+_LEAVE_SHARED = """
+UPDATE kuvasz.lease AS held SET owner = other.owner, until = coalesce(other.until, clock_timestamp())
+FROM (SELECT NULL) AS nobody LEFT JOIN LATERAL (
+    SELECT owner, until FROM kuvasz.lease
+    WHERE starts_with(cluster, %s) AND owner IS NOT NULL AND until > clock_timestamp() ORDER BY until DESC LIMIT 1
+) AS other ON true
+WHERE held.cluster = %s AND held.does = %s
 """
 _GIVE_BACK = "UPDATE kuvasz.lease SET owner = NULL, until = clock_timestamp() WHERE cluster = %s AND number = %s"
-_SEEN = """
-INSERT INTO kuvasz.node (cluster, name, host, pid, version, map, since, seen, role)
-VALUES (%(cluster)s, %(node)s, %(host)s, %(pid)s, %(version)s, %(map)s, clock_timestamp(), clock_timestamp(),
-    %(role)s)
-ON CONFLICT (cluster, name) DO UPDATE SET seen = excluded.seen, pid = excluded.pid, version = excluded.version,
-    map = excluded.map, role = excluded.role,
-    since = CASE WHEN node.pid = excluded.pid THEN node.since ELSE excluded.since END
-"""
-_FORGET = "DELETE FROM kuvasz.node WHERE cluster = %s AND (name = %s OR seen < clock_timestamp() - %s)"
-_NODES = """
-SELECT name, host, pid, version, map, extract(epoch FROM since)::float8,
-    extract(epoch FROM clock_timestamp() - seen)::float8,
-    EXISTS (SELECT FROM kuvasz.lease WHERE lease.cluster = ANY(%s) AND owner = name AND until > clock_timestamp()),
-    role
-FROM kuvasz.node WHERE cluster = %s ORDER BY 1
-"""
 
 
 def clock_s() -> float:
@@ -89,25 +99,13 @@ class ClusterLease:
         database: Where it is.
         cluster: Which cluster's.
         node: Returns this node's name, which no other process has while this one lives.
-        host: This machine's name.
-        pid: This process.
         lease_s: For how long it is taken.
     """
 
-    def __init__(
-        self,
-        database: CoordinatorDatabase,
-        cluster: str,
-        node: Callable[[], str],
-        host: str,
-        pid: int,
-        lease_s: float,
-    ) -> None:
+    def __init__(self, database: CoordinatorDatabase, cluster: str, node: Callable[[], str], lease_s: float) -> None:
         self._database = database
         self.cluster = cluster
         self._node = node
-        self._host = host
-        self._pid = pid
         self.lease_s = lease_s
         self.role = ClusterRole.ALL  #: what for: that of who reads is another one
         self.number = 0  #: of the lease that this node holds, or held last; 0: it never held one
@@ -122,11 +120,17 @@ class ClusterLease:
 
     @property
     def _key(self) -> str:
-        return self._reads if self.role is ClusterRole.READ else self.cluster
+        return f"{self.readers}{self.node}" if self.role is ClusterRole.READ else self.cluster
 
     @property
-    def _reads(self) -> str:
+    def reads(self) -> str:
+        """The key of the one that all have who read."""
         return f"{self.cluster}{READS}"
+
+    @property
+    def readers(self) -> str:
+        """What the keys of theirs begin with that each of them has: a node's name follows."""
+        return f"{self.reads}/"
 
     def take(self, does: str, map_digest: str) -> LeaseHolder | None:
         """Take the lease if it is free, and nobody has the other one whom this one excludes; return who does if not.
@@ -149,30 +153,40 @@ class ClusterLease:
                     if key != self._key and self._excludes(key, late, does):
                         session.execute(_END, (key, late.node))
                         before = before or late
-                taken = session.execute(
-                    _TAKE, {"key": self._key, "keys": [self.cluster, self._reads], "node": self.node, "does": does,
-                            "map": map_digest, "lease": _interval(self.lease_s)},
-                ).fetchone()  # fmt: skip
-        assert taken is not None
-        self.number, self.is_held, self.ends_at = taken[0], True, begin + self.lease_s
+                self.number = self._taken(session, does, map_digest)
+        self.is_held, self.ends_at = True, begin + self.lease_s
         self.was_killed = before is not None and before.node != self.node
         return None
 
+    def _taken(self, session: Session, does: str, map_digest: str) -> int:
+        """Take what nobody has who lives, and return its number."""
+        given = {
+            "key": self._key, "keys": [self.cluster, self.reads], "reads": self.reads, "node": self.node,
+            "does": does, "map": map_digest, "lease": _interval(self.lease_s),
+        }  # fmt: skip
+        if self.role is ClusterRole.ALL and does == REPLICATES:
+            session.execute(_END_READERS, (self.reads, self.readers))
+        ((number,),) = session.execute(_TAKE, given).fetchall()
+        if self.role is ClusterRole.READ:
+            session.execute(_TAKE_SHARED, {**given, "does": SHARES, "number": number})
+        return int(number)
+
     def _both(self, session: Session) -> dict[str, LeaseHolder]:
-        found = session.execute(_BOTH, ([self.cluster, self._reads],))
+        found = session.execute(_BOTH, ([self.cluster, self.reads],))
         return {key: _holder_of(*facts) for key, *facts in found}
 
     def _blocker(self, both: Mapping[str, LeaseHolder], does: str) -> LeaseHolder | None:
-        """Return who lives and has what is asked for, or the other lease, and this one excludes that."""
+        """Return who lives and has what is asked for, or another lease, and this one excludes that."""
         ordered = sorted(both.items(), key=lambda one: one[0] != self._key)
         mine = (one for key, one in ordered if key == self._key or self._excludes(key, one, does))
-        return next((one for one in mine if not one.is_late and one.node != self.node), None)
+        # The one that those have together is not only of whom it names.
+        return next((one for one in mine if not one.is_late and (one.node != self.node or one.does == SHARES)), None)
 
     def _excludes(self, key: str, other: LeaseHolder, does: str) -> bool:
-        """Whether the holder of the other lease reads sources, or would, as this one is to do."""
+        """Whether the holder of another lease reads all sources, or would, as this one is to do."""
         if self.role is ClusterRole.READ:
-            return key == self.cluster and other.does == REPLICATES
-        return key == self._reads and does == REPLICATES
+            return other.does == REPLICATES if key == self.cluster else other.does != SHARES
+        return key == self.reads and does == REPLICATES
 
     def prove(self, session: Session) -> None:
         """Make sure that this node holds the lease for as long as the session's transaction goes on.
@@ -210,13 +224,13 @@ class ClusterLease:
         return None if found is None else _holder_of(*found)
 
     def reader(self) -> LeaseHolder | None:
-        """Return who has the lease of those that read; None: nobody.
+        """Return one of those that read, who was heard of last; None: there is nobody.
 
         Raises:
             StateError: The coordinator does not answer.
         """
         with self._database.session("ask who reads") as session:
-            found = session.execute(_HOLDER, (self._reads,)).fetchone()
+            found = session.execute(_HOLDER, (self.reads,)).fetchone()
         return None if found is None else _holder_of(*found)
 
     def renew(self, session: Session, map_digest: str) -> bool:
@@ -226,8 +240,12 @@ class ClusterLease:
             psycopg.Error: The coordinator does not answer.
         """
         begin = clock_s()
-        given = (_interval(self.lease_s), map_digest, self._key, self.number, self.node)
-        if session.execute(_RENEW, given).fetchone() is None:
+        given = {**self.claim, "lease": _interval(self.lease_s), "map": map_digest}
+        if self.role is ClusterRole.READ:
+            found = session.execute(_RENEW_BOTH, {**given, "reads": self.reads, "shares": SHARES}).fetchone()
+        else:
+            found = session.execute(_RENEW, given).fetchone()
+        if found is None:
             return False
         self.ends_at = begin + self.lease_s
         return True
@@ -240,45 +258,12 @@ class ClusterLease:
         """
         if self.is_held:
             self.is_held = False
-            with self._database.session("give the lease back") as session:
+            with self._database.session("give the lease back") as session, session.transaction():
+                if self.role is ClusterRole.READ:
+                    session.execute(_TURN, (self.cluster,))
                 session.execute(_GIVE_BACK, (self._key, self.number))
-
-    def sign(self, session: Session, map_digest: str) -> None:
-        """Say that this node lives.
-
-        Raises:
-            psycopg.Error: The coordinator does not answer.
-        """
-        session.execute(
-            _SEEN, {"cluster": self.cluster, "node": self.node, "host": self._host, "pid": self._pid,
-                    "version": __version__, "map": map_digest, "role": self.role},
-        )  # fmt: skip
-
-    def leave(self) -> None:
-        """Take this node off the list, and others that are long gone.
-
-        Raises:
-            StateError: The coordinator does not answer.
-        """
-        with self._database.session("leave the cluster") as session:
-            session.execute(_FORGET, (self.cluster, self.node, _interval(_GONE_LEASES * self.lease_s)))
-
-    def nodes(self) -> list[ClusterNode]:
-        """Return the nodes that are there, or were not long ago.
-
-        Raises:
-            StateError: The coordinator does not answer.
-        """
-        with self._database.session("list the nodes") as session:
-            return [
-                ClusterNode(
-                    name=name, host=host, pid=pid, version=version, map_digest=digest, since=since,
-                    silent_s=max(0.0, silent_s), is_holder=is_holder, role=role,
-                )
-                for name, host, pid, version, digest, since, silent_s, is_holder, role in session.execute(
-                    _NODES, ([self.cluster, self._reads], self.cluster)
-                )
-            ]  # fmt: skip
+                if self.role is ClusterRole.READ:
+                    session.execute(_LEAVE_SHARED, (self.readers, self.reads, SHARES))
 
 
 def _holder_of(node: str, does: str, digest: str, since: datetime.datetime, is_late: bool) -> LeaseHolder:  # noqa: FBT001
@@ -291,4 +276,4 @@ def _interval(seconds: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=seconds)
 
 
-__all__ = ["HELD", "READS", "REPLICATES", "ClusterLease", "clock_s"]
+__all__ = ["HELD", "READS", "REPLICATES", "SHARES", "ClusterLease", "clock_s"]

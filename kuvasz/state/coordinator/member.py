@@ -13,6 +13,7 @@ from kuvasz.errors import StateError, StateTaken
 from kuvasz.state.coordinator.database import CoordinatorDatabase
 from kuvasz.state.coordinator.heartbeat import Heartbeat
 from kuvasz.state.coordinator.lease import ClusterLease
+from kuvasz.state.coordinator.nodes.node_list import NodeList
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.ports import ClusterMember, ClusterNode, LeaseHolder, Ownership
 
@@ -27,6 +28,7 @@ class CoordinatedMember(ClusterMember):
     Args:
         database: The coordinator.
         lease: The cluster's lease.
+        nodes: The list of its processes.
         folder: The lock on this process's own state folder.
         heartbeat: Says that it lives.
         on_taken: Called when this process has the lease.
@@ -36,12 +38,14 @@ class CoordinatedMember(ClusterMember):
         self,
         database: CoordinatorDatabase,
         lease: ClusterLease,
+        nodes: NodeList,
         folder: FolderLock,
         heartbeat: Heartbeat,
         on_taken: Callable[[], None],
     ) -> None:
         self._database = database
         self._lease = lease
+        self._nodes = nodes
         self._folder = folder
         self._heartbeat = heartbeat
         self._on_taken = on_taken
@@ -96,7 +100,12 @@ class CoordinatedMember(ClusterMember):
     @override
     def nodes(self) -> list[ClusterNode]:
         """See `ClusterMember.nodes`."""
-        return self._lease.nodes()
+        return self._nodes.all()
+
+    @override
+    def drain(self, node: str, *, drains: bool) -> bool:
+        """See `ClusterMember.drain`."""
+        return self._nodes.drain(node, drains=drains)
 
     @override
     def leave(self) -> None:
@@ -104,7 +113,7 @@ class CoordinatedMember(ClusterMember):
         self._heartbeat.stop()
         with contextlib.suppress(StateError):
             self._lease.give_back()
-            self._lease.leave()
+            self._nodes.leave()
         self._database.close()
         self._folder.give_back()
 

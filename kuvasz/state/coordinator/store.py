@@ -22,6 +22,7 @@ from kuvasz.state.coordinator.file_document import FileDocument
 from kuvasz.state.coordinator.heartbeat import Heartbeat
 from kuvasz.state.coordinator.lease import ClusterLease
 from kuvasz.state.coordinator.member import ClusterOwnership, CoordinatedMember
+from kuvasz.state.coordinator.nodes.node_list import NodeList
 from kuvasz.state.coordinator.note_documents import NoteDocuments
 from kuvasz.state.coordinator.number_documents import NumberDocuments
 from kuvasz.state.coordinator.pieces import SharedPieces
@@ -55,9 +56,8 @@ class CoordinatorStore(StateStore):
         self._cluster = cluster
         self._folder = folder
         self._database = CoordinatorDatabase(url, _ANSWER * lease_s)
-        self._lease = ClusterLease(
-            self._database, cluster, functools.partial(_node, folder), socket.gethostname(), os.getpid(), lease_s
-        )
+        self._lease = ClusterLease(self._database, cluster, functools.partial(_node, folder), lease_s)
+        self._nodes = NodeList(self._database, self._lease, socket.gethostname(), os.getpid())
         self._notes = NoteDocuments(self._documents("notes"))
         self._witness = WitnessDocuments(self._documents("positions"), lambda: self._lease.number)
         self._feeds = FeedDocuments(
@@ -166,9 +166,9 @@ class CoordinatorStore(StateStore):
             role: What it does in the cluster.
         """
         self._lease.role = role
-        heartbeat = Heartbeat(self._database, self._lease, on_lost)
+        heartbeat = Heartbeat(self._database, self._lease, self._nodes, on_lost)
         lock = FolderLock(self._folder, does)
-        return CoordinatedMember(self._database, self._lease, lock, heartbeat, self._adopt)
+        return CoordinatedMember(self._database, self._lease, self._nodes, lock, heartbeat, self._adopt)
 
     def _adopt(self) -> None:
         """Bring what this process remembers of before, unless one of the cluster did so; after a kill again."""

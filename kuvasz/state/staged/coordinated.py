@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import override
 
 from kuvasz.config.model import ClusterRole
+from kuvasz.state.staged.holders import ARE_MADE, COLUMNS, NEXT_PAST, SourceHolders
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder, orders_of
-from kuvasz.state.staged.ports import LogIndex, LogLease, SourcesMoved, StagedPosition, StagedSlice, still_staged
+from kuvasz.state.staged.ports import (
+    LogIndex,
+    LogLease,
+    SharedSources,
+    SourcesMoved,
+    StagedPosition,
+    StagedSlice,
+    still_staged,
+)
 
 if TYPE_CHECKING:
     from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
 #: Of whom makes the tables: one that reads and one that applies may both begin for the first time.
 _MAKING: Final = 0x6B757661737C
 
-_TABLES: Final = """
+_TABLES: Final = f"""
 CREATE TABLE IF NOT EXISTS kuvasz.log_source (
     cluster text NOT NULL,
     source text NOT NULL,
@@ -63,14 +72,14 @@ ALTER TABLE kuvasz.log_source
     ADD COLUMN IF NOT EXISTS known jsonb,                        -- what proves the source
     ADD COLUMN IF NOT EXISTS answer jsonb;                       -- what came of the order
 ALTER TABLE kuvasz.log_word ADD COLUMN IF NOT EXISTS place text; -- the folder of its objects
+{COLUMNS}
 """
-_IS_MADE: Final = """
+_IS_MADE: Final = f"""
 SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_source') AND attname = 'answer')
     AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_word') AND attname = 'place')
+    AND {ARE_MADE}
 """
-#: No number comes twice, also not of a source that was forgotten meanwhile.
-_NEXT_PAST: Final = "greatest({0} + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)"
-_ANEW: Final = f"past = {_NEXT_PAST.format('s.past')}, wanted = NULL, answer = NULL"
+_ANEW: Final = f"past = {NEXT_PAST.format('s.past')}, wanted = NULL, answer = NULL"
 _ADD_WORD: Final = "INSERT INTO kuvasz.log_word (cluster, word) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _WORD: Final = "SELECT word FROM kuvasz.log_word WHERE cluster = %s"
 _UNAPPLIED: Final = "SELECT DISTINCT source FROM kuvasz.log_slice WHERE cluster = %s"
@@ -97,7 +106,7 @@ RETURNING s.source
 """
 _BEGIN_ANEW: Final = f"""
 INSERT INTO kuvasz.log_source AS s (cluster, source, lsn, ended, number, applied, past)
-VALUES (%(cluster)s, %(source)s, %(lsn)s, 0, 0, %(lsn)s, {_NEXT_PAST.format(0)})
+VALUES (%(cluster)s, %(source)s, %(lsn)s, 0, 0, %(lsn)s, {NEXT_PAST.format(0)})
 ON CONFLICT (cluster, source) DO UPDATE SET lsn = excluded.lsn, ended = 0, applied = excluded.applied, {_ANEW}
 """
 _SET_BACK: Final = f"""
@@ -108,7 +117,7 @@ _WITHDRAW: Final = f"UPDATE kuvasz.log_source AS s SET {_ANEW} WHERE cluster = %
 _WITHDRAW_ALL: Final = f"UPDATE kuvasz.log_source AS s SET {_ANEW} WHERE cluster = %s AND wanted IS NOT NULL"
 _GIVE: Final = f"""
 UPDATE kuvasz.log_source AS s SET wanted = %(wanted)s::jsonb, known = %(known)s::jsonb,
-    past = CASE WHEN wanted = %(wanted)s::jsonb THEN past ELSE {_NEXT_PAST.format("past")} END,
+    past = CASE WHEN wanted = %(wanted)s::jsonb THEN past ELSE {NEXT_PAST.format("past")} END,
     answer = CASE WHEN wanted = %(wanted)s::jsonb THEN answer END
 WHERE cluster = %(cluster)s AND source = %(source)s AND (wanted = %(wanted)s::jsonb OR NOT %(is_again)s)
 """
@@ -169,6 +178,7 @@ class CoordinatedIndex(LogIndex):
         self._database = database
         self._cluster = cluster
         self._lease = lease
+        self._holders = SourceHolders(database, lease)
 
     @property
     @override
@@ -204,7 +214,7 @@ class CoordinatedIndex(LogIndex):
             if self._lease.role is ClusterRole.ALL:
                 session.execute(_WITHDRAW_ALL, (self._cluster,))
             ((word,),) = session.execute(_WORD, (self._cluster,)).fetchall()
-        return LogLease(word, self._lease.number)
+            return LogLease(word, self._lease.number, self._holders.others(session))
 
     @override
     def retire(self) -> None:
@@ -385,6 +395,26 @@ class CoordinatedIndex(LogIndex):
     def reader(self) -> LeaseHolder | None:
         """See `LogIndex.reader`."""
         return self._lease.reader()
+
+    @override
+    def shared(self) -> SharedSources:
+        """See `LogIndex.shared`."""
+        return self._holders.shared()
+
+    @override
+    def hold(self, pasts: Mapping[str, int]) -> Collection[str]:
+        """See `LogIndex.hold`."""
+        return self._holders.hold(pasts)
+
+    @override
+    def release(self, sources: Collection[str]) -> None:
+        """See `LogIndex.release`."""
+        self._holders.release(sources)
+
+    @override
+    def unread(self) -> Collection[str]:
+        """See `LogIndex.unread`."""
+        return self._holders.unread()
 
 
 def _columns(values: Sequence[Any], *names: str) -> list[list[Any]]:

@@ -9,7 +9,15 @@ from typing_extensions import override
 
 from kuvasz.state.ports import LeaseHolder
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
-from kuvasz.state.staged.ports import LogIndex, LogLease, SourcesMoved, StagedPosition, StagedSlice, still_staged
+from kuvasz.state.staged.ports import (
+    LogIndex,
+    LogLease,
+    SharedSources,
+    SourcesMoved,
+    StagedPosition,
+    StagedSlice,
+    still_staged,
+)
 
 
 class MemoryIndex(LogIndex):
@@ -27,6 +35,9 @@ class MemoryIndex(LogIndex):
         self._place: str | None = None
         self._given: dict[str, GivenOrder] = {}
         self._answers: dict[str, StreamAnswer] = {}
+        self.node = "memory"  #: who asks; several may, one after another
+        self.nodes = {self.node: False}  #: those who read -> whether it is to give away what it holds
+        self._holders: dict[str, str] = {}
 
     @property
     @override
@@ -187,6 +198,54 @@ class MemoryIndex(LogIndex):
     def reader(self) -> LeaseHolder | None:
         """See `LogIndex.reader`."""
         return None
+
+    @override
+    def shared(self) -> SharedSources:
+        """See `LogIndex.shared`."""
+        return SharedSources(
+            node=self.node,
+            nodes=dict(self.nodes),
+            holders={source: self._holder(source) for source in self._given},
+            pasts={source: given.past for source, given in self._given.items()},
+            orders={source: given for source, given in self._given.items() if self._holder(source) == self.node},
+        )
+
+    def _holder(self, source: str) -> str | None:
+        holder = self._holders.get(source)
+        return holder if holder in self.nodes else None
+
+    @override
+    def hold(self, pasts: Mapping[str, int]) -> Collection[str]:
+        """See `LogIndex.hold`."""
+        free = [
+            source
+            for source, past in pasts.items()
+            if source in self._given and self._given[source].past == past and self._holder(source) is None
+        ]
+        for source in free:
+            self._change_hands(source)
+            self._holders[source] = self.node
+        return free
+
+    def _change_hands(self, source: str) -> None:
+        self._pasts += 1
+        self._change(source, past=self._pasts)
+        if source in self._given:
+            self._given[source] = dataclasses.replace(self._given[source], past=self._pasts)
+        self._answers.pop(source, None)
+
+    @override
+    def release(self, sources: Collection[str]) -> None:
+        """See `LogIndex.release`."""
+        for source in sources:
+            if self._holders.get(source) == self.node:
+                del self._holders[source]
+                self._change_hands(source)
+
+    @override
+    def unread(self) -> Collection[str]:
+        """See `LogIndex.unread`."""
+        return sorted(source for source in self._given if self._holder(source) is None)
 
 
 __all__ = ["MemoryIndex"]

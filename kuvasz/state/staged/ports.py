@@ -57,6 +57,18 @@ class LogLease(NamedTuple):
 
     log: str  #: a word that no other log has, for as long as this one is there
     number: int  #: greater than that of whoever held the lease before
+    others: frozenset[int] = frozenset()  #: numbers of those who stage beside this one
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SharedSources:
+    """Who reads which sources, as one of the processes that read is told."""
+
+    node: str  #: that process
+    nodes: Mapping[str, bool]  #: all that read and live -> whether it is to give away what it holds
+    holders: Mapping[str, str | None]  #: sources that are to be read -> which of those holds it; None: nobody does
+    pasts: Mapping[str, int]  #: the same sources -> as `StagedPosition.past`
+    orders: Mapping[str, GivenOrder]  #: of the sources that this process holds
 
 
 class LogIndex(Protocol):
@@ -182,7 +194,30 @@ class LogIndex(Protocol):
         """Return what came of the orders that stand, as far as anything was said."""
 
     def reader(self) -> LeaseHolder | None:
-        """Return the process that reads, or did and left without a word; None: there is none."""
+        """Return a process that reads, or did and left without a word; None: there is none."""
+
+    # Where several processes read
+
+    def shared(self) -> SharedSources:
+        """Return who reads, and which sources each of them holds."""
+
+    def hold(self, pasts: Mapping[str, int]) -> Collection[str]:
+        """Take sources that nobody holds who lives, and begin another past of each.
+
+        Whoever held one and left without a word is refused everything from then on.
+
+        Args:
+            pasts: Sources, as `shared` showed them: another one may have taken one since.
+
+        Returns:
+            The sources that this process holds from now on.
+        """
+
+    def release(self, sources: Collection[str]) -> None:
+        """Give sources back that this process holds, and begin another past of each: no more of them is staged."""
+
+    def unread(self) -> Collection[str]:
+        """Return the sources that are to be read, and that nobody holds who was heard of in time."""
 
 
 def still_staged(place: str, sources: Collection[str]) -> ConfigError:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kuvasz.config.model import Config
-    from kuvasz.state.ports import ClusterNode
+    from kuvasz.state.ports import ClusterMember, ClusterNode
 
 
 #: What a node with the lease of its role does.
@@ -28,11 +28,20 @@ def run(config: Config) -> list[ClusterNode]:
         ConfigError: The map knows of no cluster.
         StateError: The coordinator does not answer.
     """
+    return joined(config).nodes()
+
+
+def joined(config: Config) -> ClusterMember:
+    """Return what asks the coordinator for its processes.
+
+    Raises:
+        ConfigError: The map knows of no cluster.
+    """
     member = cluster_member(config, "lists nodes", lambda _: None)
     if member is None:
         hint = "docs/operating.md, section A standby, says how to begin"
         raise ConfigError("cluster.coordinator is not set: there is one process alone", hint=hint)
-    return member.nodes()
+    return member
 
 
 def exit_code(nodes: Sequence[ClusterNode]) -> int:
@@ -45,16 +54,25 @@ def render(nodes: Sequence[ClusterNode]) -> str:
     """Return a table; maps that differ from that of who replicates are marked."""
     holders = [node for node in nodes if node.is_holder]
     used = next((node.map_digest for node in holders if node.role != ClusterRole.READ), None)
+    shares = any(node.sources is not None for node in nodes)
     rows = [
         (
             node.name, node.role, _DOES.get(node.role, "replicates") if node.is_holder else "stands by",
+            *([_share(node)] if shares else []),
             datetime.datetime.fromtimestamp(node.since, datetime.UTC).isoformat(timespec="seconds"),
             f"{node.silent_s:.0f} s ago", str(node.pid), node.version,
             node.map_digest if used in {None, "", node.map_digest} else f"{node.map_digest} (another one)",
         )
         for node in nodes
     ]  # fmt: skip
-    return text.table(("node", "role", "does", "since", "heard of", "pid", "version", "map"), rows)
+    sources = ["sources"] if shares else []
+    return text.table(("node", "role", "does", *sources, "since", "heard of", "pid", "version", "map"), rows)
+
+
+def _share(node: ClusterNode) -> str:
+    if node.sources is None:
+        return ""
+    return f"{node.sources}, gives them away" if node.is_draining else str(node.sources)
 
 
 def as_json(nodes: Sequence[ClusterNode]) -> dict[str, Any]:
@@ -63,10 +81,10 @@ def as_json(nodes: Sequence[ClusterNode]) -> dict[str, Any]:
         "nodes": [
             {"name": node.name, "host": node.host, "pid": node.pid, "version": node.version, "map": node.map_digest,
              "since": node.since, "silent_s": round(node.silent_s, 1), "role": node.role,
-             "replicates": node.is_holder}
+             "replicates": node.is_holder, "sources": node.sources, "drains": node.is_draining}
             for node in nodes
         ]
     }  # fmt: skip
 
 
-__all__ = ["as_json", "exit_code", "render", "run"]
+__all__ = ["as_json", "exit_code", "joined", "render", "run"]

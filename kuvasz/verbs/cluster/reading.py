@@ -1,12 +1,14 @@
-"""A process that reads: it has the slots of sources, and stages what comes, as whoever applies has ordered it.
+"""A process that reads: it has the slots of its share of the sources, and stages what comes, as was ordered.
 
-Without a JVM, and without the lake's catalog: it knows no table.
+Without a JVM, and without the lake's catalog: it knows no table. Whoever applies orders, and all that read share the
+sources among themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz import lsn
@@ -21,10 +23,12 @@ from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.ordered import OrderedReading
 from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.staged.orders import StreamAnswer
+from kuvasz.state.staged.sharing import share_of
 from kuvasz.state.store import log_index
+from kuvasz.verbs.cluster.source_handover import SourceHandover
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kuvasz.config.load import Loaded
     from kuvasz.config.sources import Source
@@ -35,12 +39,15 @@ _log = EventLog(__name__)
 #: Seconds between two looks at the orders.
 _LOOK_S: Final = 0.2
 
+#: Sources that are given back at a time: each of them is read by nobody for a moment.
+_MOST_GIVEN: Final = 16
+
 #: Looks between two readings of a map that lacks a source of the orders, or by which one is not reached.
 _READ_EVERY: Final = 25
 
 
 class SourcesRead:
-    """The reading of all sources.
+    """The reading of sources, of all or of a share of them.
 
     Args:
         loaded: What the process was started with.
@@ -68,6 +75,7 @@ class SourcesRead:
         self._unknown: dict[str, GivenOrder] = {}  #: what the map of this process lacks
         self._answered: dict[str, StreamAnswer] = {}
         self._looks = 0
+        self._handover = SourceHandover(self.log, index)
 
     async def run(self, stop: asyncio.Event) -> int:
         """Read until told to stop; return the exit code.
@@ -81,27 +89,50 @@ class SourcesRead:
             while not stop.is_set():
                 if (error := self.log.writer.died) is not None:
                     raise error
-                await self._look()
+                if await self._look():
+                    continue
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await stop.wait()
         finally:
             # What has come is staged first: each connection then says so as its last word.
             await asyncio.to_thread(self.log.close)
+            self._handover.cut_off()
             await asyncio.gather(*(reading.end() for reading in self._readings.values()))
         return 0
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Do what is to be done by now; return whether there is more to do at once."""
         self._looks += 1
+        going = self._handover.sources  # what is given back meanwhile is not begun again
         try:
-            orders = await asyncio.to_thread(self._index.orders)
-            await self._leave(orders)
-            await self._begin(orders)
+            shared = await asyncio.to_thread(self._index.shared)
+            share = share_of(shared.node, shared.nodes, shared.holders)
+            await self._leave(shared.orders)
+            self._give(share.given)
+            going |= self._handover.sources
+            await self._begin({name: given for name, given in shared.orders.items() if name not in going})
             await asyncio.to_thread(self._answer, self._answers())
+            return await self._take({name: shared.pasts[name] for name in share.taken})
         except StateTaken:
             raise
         except StateError:
-            return  # the heartbeat tells, and ends the process in time
+            return False  # the heartbeat tells, and ends the process in time
+
+    async def _take(self, pasts: Mapping[str, int]) -> bool:
+        """Take what nobody holds of this process's share; return whether there was any of it left."""
+        taken = await asyncio.to_thread(self._index.hold, pasts) if pasts else ()
+        if taken:
+            _log.tell(Event.SOURCES_TAKEN, sources=sorted(taken))
+        return bool(taken)
+
+    def _give(self, names: Iterable[str]) -> None:
+        """Give back what is not of this process's share, some at a time; not within a transaction, if it can wait."""
+        for name in itertools.islice(names, _MOST_GIVEN):
+            reading = self._readings.get(name)
+            is_within = reading is not None and reading.answer.is_receiving and self.log.source(name).is_open
+            if not is_within:
+                self._handover.begin(name, self._readings.pop(name, None))
 
     async def _leave(self, orders: Mapping[str, GivenOrder]) -> None:
         gone = {name: one for name, one in self._readings.items() if self._is_over(name, one, orders)}

@@ -152,6 +152,12 @@ def test_a_map_that_programs_write_may_be_empty_and_has_one_group_of_a_name(tmp_
     )
 
 
+def test_a_cluster_is_named_otherwise_than_those_of_it_that_read(tmp_path: Path) -> None:
+    for name, is_taken in (("prod", False), ("prod/reader", False), ("prod/read", True), ("prod/read/a", True)):
+        found = faults(tmp_path, f"cluster: {{name: {name}}}\ndatabases:\n{groups(('d', C, 't: '))}")
+        assert ["must not have /read in it" in fault for fault in found] == [True] * is_taken
+
+
 def test_several_urls_need_different_sids(tmp_path: Path) -> None:
     assert faults(tmp_path, groups(("d", f"{A}, {C}, {B.replace('sid: b', 'sid: a')}", "t: "))) == [
         "map.yaml:1:59: databases[0].urls[1]: a sid is needed, because the group has several urls",

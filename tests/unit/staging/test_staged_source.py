@@ -47,6 +47,7 @@ def test_what_is_not_staged_stays_and_what_is_stays_until_it_was_heard(source: S
     assert source.newest == (100, 90, 4)
     source.add([stretch(5, 200), stretch(6, 300)])
     assert source.newest == (300, 300, 6)
+    assert not source.is_staged
     assert source.cursor(100) == 4
     assert numbers(source, 4) == [5, 6]
     assert numbers(source, 4) == [5, 6], "nothing is staged"
@@ -55,6 +56,7 @@ def test_what_is_not_staged_stays_and_what_is_stays_until_it_was_heard(source: S
     assert (source.dropped, numbers(source, 5)) == (5, [6])
     assert (source.cursor(199), source.cursor(200)) == (None, 5)
     source.staged(position(300, 6))
+    assert source.is_staged, "though it is kept still"
     source.add([stretch(7, 400)])
     source.staged(position(400, 7))
     assert numbers(source, 6) == [7], "nobody had heard it"

@@ -116,8 +116,24 @@ def test_it_goes_on_when_the_coordinator_is_back_and_says_when_nobody_reads(worl
     world.index.error = None
     wait_until(lambda: world.follower.error is None, "it goes on")
     world.index.has_reader = False
-    wait_until(lambda: "no process reads" in str(world.follower.error), "it is told")
+    wait_until(lambda: "no process reads the sources" in str(world.follower.error), "it is told")
     assert world.follower.died is None
+
+
+def test_sources_that_nobody_holds_are_named_when_that_lasts(world: World) -> None:
+    names = [f"s{number}" for number in range(7)]
+    for name in names:
+        world.index.begin_anew(name, 100)
+        world.index.give(name, StreamOrder(slot="s", publications=(), system_id="", timeline=1), KnownPast())
+    world.index.hold(world.index.shared().pasts)
+    assert world.follower._unread() is None
+    world.index.release(names)
+    assert world.follower._unread() is None, "it may be taken in a moment"
+    assert "no process reads s0, s1, s2, s3, s4 and 2 more: changes stay" in str(world.follower._unread())
+    world.index.hold({name: past for name, past in world.index.shared().pasts.items() if name != "s3"})
+    assert "no process reads s3: changes stay" in str(world.follower._unread())
+    world.index.hold(world.index.shared().pasts)
+    assert world.follower._unread() is None
 
 
 def test_it_ends_where_another_process_applies(world: World) -> None:

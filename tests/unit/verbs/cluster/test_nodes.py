@@ -46,6 +46,19 @@ def test_two_may_share_the_work() -> None:
     assert found == [0, 1, 1]
 
 
+def test_those_that_share_sources_say_how_many_they_have() -> None:
+    one = dataclasses.replace(READER, name="one", sources=3)
+    two = dataclasses.replace(READER, name="two", sources=1, is_draining=True)
+    head, _, *rows = nodes.render([one, two, APPLIER]).splitlines()
+    assert "sources" in head
+    assert "3" in rows[0].split()
+    assert "1, gives them away" in rows[1]
+    assert "sources" not in nodes.render([HOLDER, STANDBY])
+    assert [(node["sources"], node["drains"]) for node in nodes.as_json([one, two, APPLIER])["nodes"]] == [
+        (3, False), (1, True), (None, False),
+    ]  # fmt: skip
+
+
 def test_json_has_what_the_table_has() -> None:
     first, second = nodes.as_json([HOLDER, STANDBY])["nodes"]
     assert (first["name"], first["replicates"], first["silent_s"]) == ("one-1", True, 1.2)
