@@ -68,7 +68,7 @@ def databases(postgres18: EmbeddedPostgres) -> Iterator[list[Database]]:
 @pytest.fixture
 def readers(databases: list[Database], new_process: Callable[..., Process]) -> SharedReaders:
     *sources, coordinator = databases
-    return SharedReaders(dict(zip(SIDS, sources, strict=True)), coordinator, new_process, lease_s=4)
+    return SharedReaders(dict(zip(SIDS, sources, strict=True)), coordinator, new_process, lease_s=5)
 
 
 def assert_equal(readers: SharedReaders, lake: MemoryLake) -> None:

@@ -27,7 +27,19 @@ from tests.support import pgoutput
 from tests.support.memory_store import MemoryStore
 
 WRITES = frozenset(
-    {"append", "begin_anew", "set_back", "abandon_open", "applied", "forget", "give", "withdraw", "answer"}
+    {
+        "append",
+        "begin_anew",
+        "set_back",
+        "abandon_open",
+        "applied",
+        "forget",
+        "give",
+        "withdraw",
+        "answer",
+        "hold",
+        "release",
+    }
 )
 
 #: Small, so that transactions go on in parts, and memory keeps a few stretches alone.
@@ -129,27 +141,52 @@ class Heard:
 
 
 class LeasedIndex:
-    """The index as one process sees it: it is refused once another one has the lease of its role."""
+    """The index as one process sees it: it is refused once another one has the lease of its role.
 
-    def __init__(self, index: MemoryIndex, role: ClusterRole) -> None:
+    Of those that read, once it was late and another one has taken what it held.
+    """
+
+    def __init__(self, index: MemoryIndex, role: ClusterRole, node: str = "memory") -> None:
         self._index = index
-        self._role = role
-        self._holders: dict[ClusterRole, int] = index.__dict__.setdefault("holders", {})
+        self._node = node
+        self._key = f"{role}/{node}"
+        self._holders: dict[str, int] = index.__dict__.setdefault("holders", {})
         self.number = 0
         self.lost_answers = 0  #: how many of the next writes are done, and say nothing
 
     def open(self) -> LogLease:
         lease = self._index.open()
-        self.number = self._holders[self._role] = lease.number
-        return lease
+        self.number = self._holders[self._key] = lease.number
+        if self._key.startswith("read/"):
+            self._index.nodes[self._node] = False
+        self._index._holders = {source: node for source, node in self._index._holders.items() if node != self._node}
+        return lease._replace(others=frozenset(self._holders.values()) - {lease.number})
+
+    def be_late(self) -> None:
+        """Not be heard of for a lease."""
+        self._index.nodes.pop(self._node, None)
+
+    def be_heard_of(self) -> None:
+        """Renew the lease, if nobody else has ended it meanwhile."""
+        if self._holders.get(self._key) == self.number:
+            self._index.nodes.setdefault(self._node, False)
+
+    def _end_late(self) -> None:
+        for key in [key for key in self._holders if key.startswith("read/") and key[5:] not in self._index.nodes]:
+            del self._holders[key]
 
     def __getattr__(self, name: str) -> Any:
+        self._index.node = self._node
         found = getattr(self._index, name)
         if name not in WRITES:
             return found
 
         def write(*arguments: Any, **named: Any) -> Any:
-            if self._holders[self._role] != self.number:
+            if name == "hold":
+                if self._node not in self._index.nodes:
+                    return []
+                self._end_late()
+            if self._holders.get(self._key) != self.number:
                 raise StateTaken("another process replicates by now")
             answer = found(*arguments, **named)
             if self.lost_answers:
@@ -213,8 +250,10 @@ class _Thread:
 class Process:
     """A process: its log, and of each source its connection and whoever hears it. It is what `Staging` is."""
 
-    def __init__(self, index: MemoryIndex, objects: dict[str, bytes], role: ClusterRole = ClusterRole.ALL) -> None:
-        self.index, self.store, self.stop = LeasedIndex(index, role), FailingStore(objects), _Stop()
+    def __init__(
+        self, index: MemoryIndex, objects: dict[str, bytes], role: ClusterRole = ClusterRole.ALL, node: str = "memory"
+    ) -> None:
+        self.index, self.store, self.stop = LeasedIndex(index, role, node), FailingStore(objects), _Stop()
         made: Any = self.index
         self.log = StagedLog(made, self.store, interval_s=0, object_bytes=OBJECT_BYTES, sources=1, role=role)
         if role is ClusterRole.ALL:
