@@ -973,7 +973,7 @@ def map_versions(context: typer.Context, config: ConfigOption = None, as_json: J
 
     found = _store(context, config).versions()
     if as_json:
-        _print_json(verb.as_json(found))
+        _print_json([one.as_json() for one in found])
     else:
         print(escapes.lines(verb.render(found)))
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kuvasz import log
 from kuvasz.config import load
-from kuvasz.config.written import map_text
+from kuvasz.config.written import map_references, map_text
 from kuvasz.errors import ConfigError, KuvaszError, MapBusy
 from kuvasz.events import Event, EventLog
 
@@ -109,13 +110,47 @@ class LiveMap:
             MapUnwritten: The file cannot be written.
             MapBusy: The last change is still under way.
         """
+        await self._rewrite(by, functools.partial(self._edited, edit), prove, may_drop=may_drop)
+
+    async def replace(self, by: str, text: str) -> MapDifference | None:
+        """Have the map's file get another text, and kuvasz go by it; return what that has otherwise.
+
+        Nothing is changed where it is faulty, or cannot follow without a restart; None: it is the text that is there.
+
+        Args:
+            by: Who asked.
+            text: The text: what it refers to by ``${…}`` the map refers to already, at that place.
+
+        Raises:
+            ConfigError: It is faulty or cannot follow, or somebody else has changed the file.
+            LakeError: The lake does not say what leaves it.
+            MapUnwritten: The file cannot be written.
+            MapBusy: The last change is still under way.
+        """
+
+        def make(known: Loaded, store: MapStore) -> str | None:
+            before = store.text(known.digest)
+            map_references.refuse_new(map_text.meaning(before), map_text.meaning(text.removeprefix("\ufeff")))
+            return None if text == before else text
+
+        return await self._rewrite(by, make, lambda _: None)
+
+    async def _rewrite(
+        self,
+        by: str,
+        make: Callable[[Loaded, MapStore], str | None],
+        prove: ProveMap,
+        *,
+        may_drop: bool | None = None,
+    ) -> MapDifference | None:
+        """Have the map's file get what is made of it on a thread, and kuvasz go by that."""
         async with self._turn:
             known = self._known()
             store = known.editable
             await self._settled()
-            text = await asyncio.to_thread(self._edited, known, store, edit)
+            text = await asyncio.to_thread(make, known, store)
             if text is None:
-                return
+                return None
             loaded = await asyncio.to_thread(load.with_text, known, text)
             for hide in self.on_secrets:
                 hide(loaded.secrets)
@@ -133,6 +168,7 @@ class LiveMap:
                     "kuvasz ends: the change is in the map's file, and counts from the next start on", hint=error.hint
                 ) from error
             _log.tell(Event.MAP_CHANGED, by=by, **found.as_json())
+            return found
 
     async def _settled(self) -> None:
         """Wait for the change before to be put into use: programs ask for one after the other."""
@@ -142,7 +178,7 @@ class LiveMap:
                     await asyncio.sleep(_LOOK_S / 20)
         self._app.refuse_if_changing()
 
-    def _edited(self, known: Loaded, store: MapStore, edit: EditMap) -> str | None:
+    def _edited(self, edit: EditMap, known: Loaded, store: MapStore) -> str | None:
         """Return the text of the file after what is to be changed; None if that is nothing."""
         text = store.text(known.digest)
         edits = edit(self._app.config, map_text.meaning(text))

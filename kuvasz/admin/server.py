@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from kuvasz.admin import door
+from kuvasz.admin import door, views
 from kuvasz.admin.about import telling
 from kuvasz.admin.api.answers import Answers
 from kuvasz.admin.api.callers import Callers
 from kuvasz.admin.api.cut_request import CutRequests
+from kuvasz.admin.api.map_request import MapRequests
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
@@ -26,8 +27,10 @@ from kuvasz.admin.door import Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
+from kuvasz.admin.looks.wait_answers import WaitingAnswers
 from kuvasz.admin.notices.webhooks import Webhooks
 from kuvasz.admin.observer import Observer
+from kuvasz.admin.page import Page
 from kuvasz.admin.pages.pages import Pages
 from kuvasz.admin.report.change_report import ChangeReport
 from kuvasz.admin.report.report import RunningReport
@@ -35,6 +38,7 @@ from kuvasz.admin.schedules.cut_schedule import CutSchedule
 from kuvasz.admin.schedules.verify_schedule import VerificationSchedule
 from kuvasz.admin.sources.source_answers import SourceAnswers
 from kuvasz.admin.tls import Tls
+from kuvasz.admin.views import ErrorView
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
@@ -179,12 +183,21 @@ class AdminServer:
             **self.pages.handlers(ROUTES),
             **SourceAnswers(app, self.observer, self.live_map, self.redact, looks or {}).handlers(),
             **LookAnswers(self.live_map, looks or {}, self.redact).handlers(),
+            **MapRequests(self.live_map, self.redact).handlers(),
+            "wait": WaitingAnswers(
+                self.live_map, (looks or {}).get("wait"), self._told_status().get, self.redact
+            ).answer,
             "cut": CutRequests(app).answer,
             "verify": VerificationRequests(self.live_map, self.redact).answer,
         }
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)
         app.receipts.observe(self._answers.metrics.note)
         app.receipts.observe(self.changes.note)
+
+    def _told_status(self) -> Page[dict[str, Any]]:
+        """Return what `/status` says to who may see all of it."""
+        errors = ErrorView(redact=self.redact, is_trusted=True)
+        return Page(lambda: self.observer.show(lambda now: views.status(now, errors)))
 
     def webhooks(self, stored: StoredNotices) -> Webhooks:
         """Return the webhooks, which are counted from now on; how far they have been told is stored."""

@@ -99,39 +99,89 @@ def run(
         Refused: An earlier version runs.
         SourceError: A source does not say where its WAL ends.
     """
-    seconds = _duration(timeout)
-    selection = Selection(table=table, sid=sid)
-    answer = remote.status(config)  # first: without a kuvasz nothing comes
-    if any("valid_through" not in table for source in answer["sources"] for table in source["tables"]):
-        message = f"the running kuvasz, {answer['version']}, does not say how far its tables are valid"
-        raise remote.Refused(message, hint="it is older than this one: start it anew")
-    moment = _moment(_concerned(config, selection, answer), through, lsns)
-    return _until(config, selection, moment, seconds)
-
-
-def _until(
-    config: Config,
-    selection: Selection,
-    moment: Moment,
-    timeout_s: float,
-) -> WaitingReport:
-    begin, stuck, sids = time.monotonic(), 0, {source.name: source.sid for source in config_sources.resolve(config)}
+    waiting = WaitingLooks(config, through=through, lsns=lsns, table=table, sid=sid, timeout=timeout)
+    waiting.begin(remote.status(config))  # first: without a kuvasz nothing comes
     while True:
         asked_at = time.monotonic()
         try:
             answer = remote.status(config)
         except remote.NotRunning:  # it may be on its way back
-            if asked_at - begin >= timeout_s:
+            if waiting.is_over(asked_at):
                 raise
         else:
-            outcome = WaitingReport(
-                moment=moment, tables=_standings(answer, selection, moment, sids), seconds=time.monotonic() - begin
-            )
-            stuck = stuck + 1 if any(one.is_stuck for one in outcome.tables) else 0
-            if outcome.is_reached or asked_at - begin >= timeout_s or stuck == _LOOKS_TO_GIVE_UP:
-                return dataclasses.replace(outcome, is_stuck=stuck > 0)
-        rest = max(0.0, begin + timeout_s - time.monotonic())
-        time.sleep(min(rest, max(_LOOK_S, _PAUSE_TO_LOOK * (time.monotonic() - asked_at))))
+            if (outcome := waiting.look(answer, asked_at)) is not None:
+                return outcome
+        time.sleep(min(waiting.rest_s(), max(_LOOK_S, _PAUSE_TO_LOOK * (time.monotonic() - asked_at))))
+
+
+class WaitingLooks:
+    """A wait, answer by answer of a kuvasz.
+
+    Args:
+        config: The whole configuration.
+        through: See `run`, also for the others.
+        lsns: Each ``sid:X/X``.
+        table: Only this one.
+        sid: Only this source.
+        timeout: A duration.
+
+    Raises:
+        ConfigError: The duration is none.
+    """
+
+    def __init__(
+        self, config: Config, *, through: str | None = None, lsns: Sequence[str] = (), table: str | None = None,
+        sid: str | None = None, timeout: str = "10m",
+    ) -> None:  # fmt: skip
+        self._config = config
+        self._through = through
+        self._lsns = lsns
+        self._selection = Selection(table=table, sid=sid)
+        self._timeout_s = _duration(timeout)
+        self._begun = time.monotonic()
+        self._moment: Moment | None = None
+        self._stuck = 0  #: looks in a row that showed a table that does not come
+        self._sids = {source.name: source.sid for source in config_sources.resolve(config)}
+
+    def begin(self, answer: Mapping[str, Any]) -> None:
+        """Find out what is waited for: sources may be asked. The time counts from here on.
+
+        Raises:
+            ConfigError: What was given makes no sense, or there is no such table or source.
+            Refused: An earlier version runs.
+            SourceError: A source does not say where its WAL ends.
+        """
+        if any("valid_through" not in table for source in answer["sources"] for table in source["tables"]):
+            message = f"the running kuvasz, {answer['version']}, does not say how far its tables are valid"
+            raise remote.Refused(message, hint="it is older than this one: start it anew")
+        concerned = _concerned(self._config, self._selection, answer)
+        self._moment = _moment(concerned, self._through, self._lsns)
+        self._begun = time.monotonic()
+
+    def look(self, answer: Mapping[str, Any], asked_at: float) -> WaitingReport | None:
+        """Return how it ended, by what a kuvasz says of itself; None while it goes on.
+
+        Args:
+            answer: What it says.
+            asked_at: When it was asked.
+        """
+        assert self._moment is not None
+        outcome = WaitingReport(
+            moment=self._moment, tables=_standings(answer, self._selection, self._moment, self._sids),
+            seconds=time.monotonic() - self._begun,
+        )  # fmt: skip
+        self._stuck = self._stuck + 1 if any(one.is_stuck for one in outcome.tables) else 0
+        if outcome.is_reached or self.is_over(asked_at) or self._stuck == _LOOKS_TO_GIVE_UP:
+            return dataclasses.replace(outcome, is_stuck=self._stuck > 0)
+        return None
+
+    def is_over(self, now: float) -> bool:
+        """Whether the time is up."""
+        return now - self._begun >= self._timeout_s
+
+    def rest_s(self) -> float:
+        """Return the seconds that are left."""
+        return max(0.0, self._begun + self._timeout_s - time.monotonic())
 
 
 def _concerned(config: Config, selection: Selection, answer: Mapping[str, Any]) -> list[Source]:
@@ -290,4 +340,4 @@ def render(outcome: WaitingReport) -> str:
     return text.lines(parts)
 
 
-__all__ = ["Standing", "WaitingReport", "as_json", "exit_code", "render", "run"]
+__all__ = ["Standing", "WaitingLooks", "WaitingReport", "as_json", "exit_code", "render", "run"]

@@ -45,6 +45,16 @@ class Client:
             "drift": [],
             "asof": {"time": None, "lsns": {}, "tables": []},
             "init": drafted,
+            "notes": [],
+            "trace": {"tables": []},
+            "wait": lambda _: {
+                "reached": True,
+                "stuck": False,
+                "seconds": 0,
+                "through": None,
+                "lsns": {},
+                "tables": [],
+            },
         }
         looks = {**LOOKS, **{name: lambda *_, answer=answer: answer for name, answer in found.items()}}
         async with serve(world.app, world.stored, (), world.loaded, looks) as server:

@@ -106,7 +106,7 @@ class Answers:
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             caller = request[CALLER] = await self._callers.of(request)
-            if not route.changes:
+            if not (route.changes or route.shows_secrets):
                 _refuse_unless_may(caller, route)
                 return await handler(request)
             entry = AuditEntry(what=route.title, client=request.remote or "?")
@@ -223,7 +223,8 @@ async def _given(request: web.Request, body: Body) -> object:
     if FORM in request:
         return request[FORM].body(body)
     try:
-        return await request.json()
+        whole = request if body.most is None else request.clone(client_max_size=body.most)
+        return await whole.json()
     except ValueError:
         return None
 

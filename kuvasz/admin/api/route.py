@@ -82,6 +82,7 @@ class Body:
 
     fields: tuple[BodyField, ...]
     one_of: tuple[str, ...] = ()  #: at least one of these fields is there
+    most: int | None = None  #: bytes of it, where it may be longer than others
 
     def read(self, given: object) -> Mapping[str, Any]:
         """Return the fields that are there; a text that is null is not.
@@ -160,6 +161,7 @@ class Route:
     answers: Mapping[int, RouteAnswer]
     role: Role | None = None  #: of the token it needs; None: it needs none
     shows_more: bool = False  #: to who brings a token, though it needs none
+    shows_secrets: bool = False  #: so that its requests are told, too, though they change nothing
     writes_map: bool = False  #: so it is refused while the map is read-only
     body: Body | None = None
     parameters: tuple[Parameter, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kuvasz.admin.api.map_routes import MAP_ROUTES
 from kuvasz.admin.api.route import ERROR, TOKEN_ANSWERS, Body, BodyField, FieldKind, Route, RouteAnswer
 from kuvasz.admin.api.shapes import ref
 from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
@@ -278,6 +279,7 @@ ROUTES: Final = (
             500: RouteAnswer(about="The lake does not answer: nothing is changed.", schema=ERROR),
         },
     ),
+    *MAP_ROUTES,
     *PAGE_ROUTES,
     *SOURCE_ROUTES,
     *ENTRY_ROUTES,

@@ -235,7 +235,7 @@ SHAPES: Final[dict[str, Schema]] = {
     ),
     "MapDifference": _object(
         "What a map has otherwise than the one that ran.",
-        verb={"const": "reload"},
+        verb={"enum": ["reload", "import"]},
         added=_told(listed(_TEXT), "Sources."),
         removed=_told(listed(_TEXT), "Sources."),
         changed=listed(ref("SourceDifference")),

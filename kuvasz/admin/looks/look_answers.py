@@ -26,6 +26,8 @@ Query: TypeAlias = Mapping[str, Sequence[str]]
 #: A verb: from the map that runs to what it finds there, ready for JSON.
 Look: TypeAlias = "Callable[[Loaded, Query], Any]"
 
+_ROUTES = {route.name: route for route in LOOK_ROUTES}
+
 
 class LookAnswers:
     """What the routes of these verbs do. On the loop.
@@ -47,16 +49,11 @@ class LookAnswers:
         return {route.name: self._handler(route) for route in LOOK_ROUTES}
 
     def _handler(self, route: Route) -> Handler:
-        known = [one.name for one in route.parameters]
-
         async def answer(request: web.Request) -> web.Response:
             look, loaded = self._looks.get(route.name), self._live_map.loaded
             if look is None or loaded is None:
                 raise RequestRefused(404, f"this kuvasz does not answer {route.title}", "ask by the command")
-            if unknown := [name for name in request.query if name not in known]:
-                hint = f"there are {', '.join(known)}" if known else "there is none"
-                raise RequestRefused(400, f"the unknown parameter {unknown[0]!r}", hint)
-            query = {name: request.query.getall(name) for name in request.query}
+            query = asked_of(request, route.name)
             if route.body is not None:
                 body = request[BODY].items()
                 query |= {name: value if isinstance(value, list) else [value] for name, value in body}
@@ -70,4 +67,17 @@ class LookAnswers:
         return answer
 
 
-__all__ = ["Look", "LookAnswers", "Query"]
+def asked_of(request: web.Request, name: str) -> dict[str, Sequence[str]]:
+    """Return what the query of a request for the route of a verb says.
+
+    Raises:
+        RequestRefused: The route has no such parameter.
+    """
+    known = [one.name for one in _ROUTES[name].parameters]
+    if unknown := [given for given in request.query if given not in known]:
+        hint = f"there are {', '.join(known)}" if known else "there is none"
+        raise RequestRefused(400, f"the unknown parameter {unknown[0]!r}", hint)
+    return {given: request.query.getall(given) for given in request.query}
+
+
+__all__ = ["Look", "LookAnswers", "Query", "asked_of"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from kuvasz.admin.api.route import (
@@ -25,15 +27,21 @@ _REFUSED: Final = {
     500: RouteAnswer(about="Lake or database do not answer.", schema=ERROR),
 }
 
+_TABLE: Final = Parameter(
+    name="table", about="Only this one, by its name at the source or in the lake.", schema=_TEXT, example="shop.items"
+)
+
+_SID: Final = Parameter(name="sid", about="Only this source, by its sid or name.", schema=_TEXT, example="eu")
+
 
 def _look(
     verb: str, summary: str, about: str, role: Role, schema: Schema, parameters: tuple[Parameter, ...] = (), *,
-    command: str = "",
+    command: str = "", refused: Mapping[int, RouteAnswer] = MappingProxyType({}),
 ) -> Route:  # fmt: skip
     return Route(
         name=verb, method="GET", path=f"/api/{verb}", summary=summary, role=role, parameters=parameters,
         about=f"{about} As `kuvasz {command or verb} --json`.",
-        answers={200: RouteAnswer(about="What was found.", schema=schema), **_REFUSED},
+        answers={200: RouteAnswer(about="What was found.", schema=schema), **_REFUSED, **refused},
     )  # fmt: skip
 
 
@@ -93,6 +101,66 @@ LOOK_ROUTES: Final = (
             ),
         ),
         command="source drift",
+    ),
+    _look(
+        "notes", "What is noted of each source in the lake's tables",
+        "How far each is, its columns, the rule of its rows.",
+        Role.VIEWER, _listed("target", "sources"), (_TABLE, _SID),
+    ),
+    _look(
+        "wait", "Wait until the lake shows a moment",
+        "The answer comes when it does, when a table does not come without a person, or when the time is up:"
+        " `reached` and `stuck` say which. Without a moment it is where the WAL of each source ends now: they are"
+        " asked.",
+        Role.OPERATOR, {"type": "object", "required": ["reached", "stuck", "seconds", "through", "lsns", "tables"]},
+        (
+            Parameter(
+                name="through", about="What had committed by then, UTC unless it says otherwise.", schema=_TEXT,
+                example="2026-11-22T10:00",
+            ),
+            Parameter(
+                name="lsn", about="What committed before; may be given for several sources.",
+                schema={"type": "array", "items": _TEXT}, example="eu:0/16B3748",
+            ),
+            _TABLE,
+            _SID,
+            Parameter(
+                name="timeout", schema=_TEXT, example="30s",
+                about="How long, a minute otherwise; `0` looks once. Proxies between may give up earlier.",
+            ),
+        ),
+        refused={409: RouteAnswer(about="Many wait already.", schema=ERROR)},
+    ),
+    Route(
+        name="trace", method="POST", path="/api/trace", summary="The life of a row in the lake",
+        about="Each snapshot in which it came, changed, moved or went. It shows values of rows, so each request is"
+        " told in the log, and no url has the key. As `kuvasz trace --json`.",
+        role=Role.ADMIN,
+        body=Body(
+            fields=(
+                BodyField(
+                    name="table", kind=FieldKind.TEXT, example="shop.items", is_required=True,
+                    about="The table's name at the source or in the lake.",
+                ),
+                BodyField(
+                    name="key", kind=FieldKind.TEXTS, example=["42"], is_required=True,
+                    about="A value for each column of the key, in its order, or `column=value`.",
+                ),
+                BodyField(
+                    name="sid", kind=FieldKind.TEXT, example="eu", about="Only rows of this source, by sid or name.",
+                ),
+                BodyField(
+                    name="at_source", kind=FieldKind.SWITCH, example=True,
+                    about="Ask what the source has of it now, too.",
+                ),
+            ),
+        ),
+        answers={
+            200: RouteAnswer(
+                about="What was found, target by target.", schema={"type": "object", "required": ["tables"]}
+            ),
+            **_REFUSED,
+        },
     ),
     Route(
         name="init", method="POST", path="/api/init", summary="A map of any database",

@@ -32,6 +32,13 @@ class MapVersion:
     at: datetime.datetime
     by: str  #: user and machine; empty where nobody knows
 
+    def as_json(self) -> dict[str, object]:
+        """Return it ready for JSON."""
+        return {
+            "version": self.number, "at": self.at.isoformat(), "by": self.by, "bytes": self.size,
+            "digest": self.digest,
+        }  # fmt: skip
+
 
 class MapStore(abc.ABC):
     """The store. Blocks; from any thread."""

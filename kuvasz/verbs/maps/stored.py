@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kuvasz.config import load
 from kuvasz.config.written import relative_paths
@@ -102,14 +102,6 @@ def write_out(text: bytes, file: Path) -> None:
         raise MapUnwritten(f"cannot write {file}: {why}", hint="name a file that is not there yet") from error
 
 
-def as_json(versions: Sequence[MapVersion]) -> list[dict[str, Any]]:
-    """Return versions, ready for JSON."""
-    return [
-        {"version": one.number, "at": one.at.isoformat(), "by": one.by, "bytes": one.size, "digest": one.digest}
-        for one in versions
-    ]
-
-
 def render(versions: Sequence[MapVersion]) -> str:
     """Return versions in words, a line each."""
     return "\n".join(
@@ -129,4 +121,4 @@ def told(outcome: MapImport) -> str:
     return f"{outcome.place} has {'its first' if outcome.is_new else 'this'} map: {outcome.sources} sources; {where}"
 
 
-__all__ = ["MapImport", "as_json", "render", "taken_in", "told", "write_out"]
+__all__ = ["MapImport", "render", "taken_in", "told", "write_out"]

@@ -6,6 +6,7 @@ Each loads its verb when it is asked: PyIceberg's catalogs take a quarter of a s
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
     from kuvasz.admin.looks.look_answers import Look, Query
+    from kuvasz.admin.looks.wait_answers import LookOn
     from kuvasz.config.load import Loaded
 
 
@@ -45,14 +47,14 @@ def _plan(loaded: Loaded, _: Query) -> Any:  # noqa: ANN401 (JSON)
 def _asof(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     from kuvasz.verbs import asof
 
-    time, table = (next(iter(query.get(name, ())), None) for name in ("time", "table"))
-    return asof.as_json(*asof.tables(loaded.config, time=time, lsns=query.get("lsn", ()), table=table))
+    moment, table = _one(query, "time"), _one(query, "table")
+    return asof.as_json(*asof.tables(loaded.config, time=moment, lsns=query.get("lsn", ()), table=table))
 
 
 def _drift(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     from kuvasz.verbs.sources import drift
 
-    database, sid = (next(iter(query.get(name, ())), None) for name in ("database", "sid"))
+    database, sid = _one(query, "database"), _one(query, "sid")
     return drift.as_json(drift.run(loaded.config, SourceSelection(database=database, sid=sid)))
 
 
@@ -63,7 +65,7 @@ def _init(_: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     if "${" in url:
         hint = "it means this machine's variables, files and commands; give the url as it is, with its password"
         raise ConfigError("url must not refer to anything by ${…}", hint=hint)
-    database, sid = (next(iter(query.get(name, ())), None) for name in ("database", "sid"))
+    database, sid = _one(query, "database"), _one(query, "sid")
     patterns = {name: tuple(query.get(name, ())) for name in ("tables", "except")}
     request = init.MapRequest(
         url=url, tables=patterns["tables"], excepted=patterns["except"], database=database, sid=sid,
@@ -72,9 +74,49 @@ def _init(_: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     return dataclasses.asdict(init.run(request, None))
 
 
+def _notes(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
+    from kuvasz.verbs.lake import notes
+
+    return notes.tables(loaded.config, table=_one(query, "table"), sid=_one(query, "sid"))
+
+
+def _trace(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
+    from kuvasz.verbs.lake import trace
+
+    table, is_at_source = _one(query, "table") or "", any(query.get("at_source", ()))
+    found = trace.tables(
+        loaded.config, table=table, key=query["key"], sid=_one(query, "sid"), at_source=is_at_source
+    )  # fmt: skip
+    return {"tables": found}
+
+
+def _wait(loaded: Loaded, query: Query) -> LookOn:
+    """Return what is told again and again what ``/status`` says, until it says how the waiting ended."""
+    from kuvasz.verbs import wait
+
+    waiting = wait.WaitingLooks(
+        loaded.config, through=_one(query, "through"), lsns=query.get("lsn", ()), table=_one(query, "table"),
+        sid=_one(query, "sid"), timeout=_one(query, "timeout") or "1m",
+    )  # fmt: skip
+    begun: list[bool] = []
+
+    def look(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+        if not begun:
+            waiting.begin(answer)
+            begun.append(True)
+        outcome = waiting.look(answer, time.monotonic())
+        return None if outcome is None else wait.as_json(outcome)
+
+    return look
+
+
+def _one(query: Query, name: str) -> str | None:
+    return next(iter(query.get(name, ())), None)
+
+
 LOOKS: Final[Mapping[str, Look]] = {
     "config": _config, "types": _types, "check": _check, "plan": _plan, "asof": _asof, "drift": _drift,
-    "init": _init,
+    "init": _init, "notes": _notes, "trace": _trace, "wait": _wait,
 }  # fmt: skip
 
 __all__ = ["LOOKS"]

@@ -12,6 +12,7 @@ from kuvasz.admin.api import openapi
 from kuvasz.admin.api.answers import Answers
 from kuvasz.admin.api.callers import Callers
 from kuvasz.admin.api.cut_request import CutRequests
+from kuvasz.admin.api.map_request import MapRequests
 from kuvasz.admin.api.route import Route
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
@@ -43,6 +44,7 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
             sources = SourceAnswers(app, observer, LiveMap(app), Redactor(), {}).handlers()
             pages = Pages(app, observer, Redactor(), report.events_of).handlers(ROUTES)
             more = {**entries, **looks, **sources, **pages, "cut": CutRequests(app).answer}
+            more |= MapRequests(LiveMap(app), Redactor()).handlers()
             more["verify"] = VerificationRequests(LiveMap(app), Redactor()).answer
             return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), more).handlers())
         finally:
@@ -71,6 +73,8 @@ def test_a_route_is_for_its_role_and_those_above(shared: AdminWorld, role: Role,
         assert (status, answer["code"], answer["error"]) == (405, "not_allowed", "the map is read-only")
     elif role.may(route.role) and route in LOOK_ROUTES and not route.changes:
         assert status == 404, "this one has no verbs"
+    elif role.may(route.role) and route.name in {"map_versions", "map_export"}:
+        assert (status, answer["error"]) == (409, "the map is from no file")
     elif role.may(route.role) and route.body is None:
         assert status == (409 if route.name == "map_create" else 200), "the map has this one"
     elif role.may(route.role):

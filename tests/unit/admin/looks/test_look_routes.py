@@ -15,6 +15,9 @@ _NAMED_OTHERWISE = {
     "source add": "source_add",
     "source drop": "source_drop",
     "source drift": "drift",
+    "map import": "map_import",
+    "map export": "map_export",
+    "map versions": "map_versions",
     "source pause": "pause",
     "source resume": "resume",
 }
@@ -23,14 +26,8 @@ _NAMED_OTHERWISE = {
 _COMMANDS_ALONE = {
     "cleanup": "it is for a kuvasz that is stopped for good",
     "demo": "it has servers of its own",
-    "wait": "it is /status, asked until it says so",
-    "notes": "it shows what stands in the tables' properties",
-    "trace": "it shows rows of tables, which no role of a token may read by HTTP",
     "source erase": "it is for a kuvasz that is stopped",
     "rejects": "it shows rows as well, and compares as verify does",
-    "map import": "what comes by HTTP means itself, and the text of a map may have ${…} filled in",
-    "map export": "it has passwords, where the map has them",
-    "map versions": "it is for who exports one of them",
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
 }
 
@@ -47,6 +44,18 @@ def test_every_verb_is_a_route_and_the_reverse() -> None:
 
 
 def test_what_asks_servers_is_for_operators() -> None:
-    assert {route.name for route in LOOK_ROUTES if route.role is Role.OPERATOR} == {"check", "plan", "drift"}
+    assert {route.name for route in LOOK_ROUTES if route.role is Role.OPERATOR} == {
+        "check", "plan", "drift", "wait"
+    }  # fmt: skip
     assert all(route.role is not None for route in LOOK_ROUTES)
-    assert {route.name: route.role for route in LOOK_ROUTES if route.changes} == {"init": Role.ADMIN}
+    assert {route.name: route.role for route in LOOK_ROUTES if route.changes} == {
+        "init": Role.ADMIN, "trace": Role.ADMIN
+    }  # fmt: skip
+
+
+def test_who_is_shown_rows_or_passwords_is_an_admin_and_told_of() -> None:
+    assert {route.name for route in ROUTES if route.shows_secrets} == {"map_export"}
+    for route in ROUTES:
+        if route.shows_secrets or route.name == "trace":
+            assert route.role is Role.ADMIN
+            assert route.shows_secrets or route.changes
