@@ -9,11 +9,15 @@ import pytest
 from kuvasz.admin import views
 from kuvasz.admin.metrics import Metrics
 from kuvasz.admin.observer import Snapshot
+from kuvasz.admin.pages.fleet_page import fleet_page
+from kuvasz.admin.pages.list_part import ListSelection
+from kuvasz.admin.pages.status_parts import StatusParts
 from kuvasz.admin.views import ErrorView
 from kuvasz.errors import DecodeError, KuvaszError, RowTooLarge, SchemaError, TableError
 from kuvasz.parking.logs import ParkedView
 from kuvasz.state.tables import State, TableState
 from kuvasz.state.verdicts.verdict import Verdict
+from tests.support import costs, fleets
 from tests.support.snapshots import CLOCK, NOW, SLOT, STAGED, snapshot
 
 
@@ -246,3 +250,30 @@ def test_the_staged_log_is_told_with_what_is_staged_of_each_source() -> None:
         "error": "it is away",
     }  # fmt: skip
     assert told["log"]["staged_at"] < told["at"]
+
+
+#: What is shown of a fleet -> how, and the calls that each further source, of five tables, may cost. A busy machine
+#: makes a time longer, and not these; `benchmarks.micro_status` has milliseconds.
+SHOWN: dict[str, tuple[Callable[[Snapshot], object], int]] = {
+    "status": (lambda moment: json.dumps(views.status(moment)), 360),
+    "metrics": (lambda moment: Metrics().render(moment), 150),
+    "page": (
+        lambda moment: fleet_page(StatusParts(moment, ErrorView()), ListSelection(), ListSelection(), {}), 115
+    ),
+    "readyz": (views.readyz, 12),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_source_more_costs_what_is_known(name: str) -> None:
+    show, most = SHOWN[name]
+    few, many = (costs.calls(show, fleets.many(number)) for number in (100, 200))
+    assert few < many <= few + 100 * most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHOWN)
+def test_each_of_five_thousand_sources_costs_no_more_than_each_of_hundreds(name: str) -> None:
+    show, _ = SHOWN[name]
+    few, many = costs.cpu_s(show, fleets.many(500), rounds=5), costs.cpu_s(show, fleets.many(5_000), rounds=2)
+    assert many < 3 * 10 * few, "each looked at all others"
