@@ -61,6 +61,9 @@ FOLLOWED = {
         "integration/test_publication.py", "execute(caught.value.hint)",
     ),
     r"give the table REPLICA IDENTITY FULL": ("integration/test_publication.py", "execute(caught.value.hint)"),
+    r"REPLICA IDENTITY FULL makes it carry all|pg_drop_replication_slot|^ALTER SYSTEM": (
+        "integration/test_hints_of_sql.py", "# as the hint says",
+    ),
     r"GRANT CREATE ON SCHEMA": ("integration/test_lakeview.py", "execute(told.value.hint"),
     r"exclude: ": ("integration/test_least_data.py", "exclude"),
     r"^(verify again|run it again|compare again)": (
@@ -81,12 +84,9 @@ _OTHERS = "another program, or a person at a server or at the lake, does it"
 _FACT = "it says what is so, or may be written"
 _VERSION = "it takes another version of kuvasz or of the server"
 _REPORT = "it cannot happen, as far as we know: who meets it is to tell us"
-#: One could, and none does: what is changed at the server is seen there alone.
-_OPEN = "open"
 
 #: What other hints say -> why no test does it.
 NOT_FOLLOWED = {
-    r"REPLICA IDENTITY FULL|pg_drop_replication_slot|ALTER SYSTEM": _OPEN,
     r"^it (is|may be) (tried|compared|copied|looked at|begun)\b|^it begins again|^its table is copied"
     r"|^it is tried again|^the process that applies goes on"
     r"|kuvasz (reconnects|begins|copies|goes on|tries)|^kuvasz alters|^nothing (is|that was) (lost|confirmed)"
