@@ -29,6 +29,7 @@ _COMMANDS_ALONE = {
     "source erase": "it is for a kuvasz that is stopped",
     "rejects": "it shows rows as well, and compares as verify does",
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
+    "cluster drain": "it tells the coordinator, also where no kuvasz runs",
 }
 
 #: Routes that are no verb, but for those of the map's entries.
