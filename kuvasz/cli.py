@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kuvasz.app import App
     from kuvasz.config.written.map_store import MapStore
     from kuvasz.state.ports import ClusterMember
+    from kuvasz.verbs.sources.erasure_run import ErasureRun
 
 app = typer.Typer(
     add_completion=False,
@@ -169,19 +170,18 @@ class _Run:
         self._hangup = hangup
         self._until_caught_up = until_caught_up
         self._snapshot_only = snapshot_only
+        self._is_told_to_end = False
 
     async def replicate(self, loaded: Loaded) -> int:
         """Replicate until told to stop; return the exit code."""
         if self._member is not None and loaded.config.cluster.role == "read":
             return await self._read(loaded, self._member)
-        from kuvasz.app import App
-        from kuvasz.verbs.maps import patterns
-
         if self._member is None:
-            loaded = await asyncio.to_thread(patterns.kept, loaded)
-            return await self._run(loaded, App(loaded.config, snapshot_only=self._snapshot_only))
+            return await self._replicate_alone(loaded)
+        from kuvasz.app import App
         from kuvasz.verbs.cluster.standby import Standby, tell_map
         from kuvasz.verbs.cluster.standby_server import serve
+        from kuvasz.verbs.maps import patterns
         from kuvasz.verbs.replicate import are_seen_off
 
         standby, stop = Standby(loaded, self._member), asyncio.Event()
@@ -197,12 +197,31 @@ class _Run:
                 application.stop()
             telling = asyncio.create_task(tell_map(application, self._member), name="map of the cluster")
             try:
-                return await self._run(loaded, application)
+                return (await self._run(loaded, application))[0]
             finally:
                 telling.cancel()
         finally:
             if await asyncio.to_thread(are_seen_off):  # else the lease ends by itself
                 await asyncio.to_thread(self._member.leave)
+
+    async def _replicate_alone(self, loaded: Loaded) -> int:
+        """Replicate without a cluster; when erasures are asked for, nothing is replicated until they are done."""
+        from kuvasz.app import App
+        from kuvasz.verbs.maps import patterns
+        from kuvasz.verbs.replicate import are_seen_off
+        from kuvasz.verbs.sources.erasure_run import ErasureRun
+
+        erasures = ErasureRun(loaded.config)
+        while True:
+            if await erasures.are_due():
+                _on_end(lambda: os._exit(0))  # the next start goes on
+                loaded = await erasures.carry_out(loaded)
+            loaded = await asyncio.to_thread(patterns.kept, loaded)
+            application = App(loaded.config, snapshot_only=self._snapshot_only)
+            code, loaded = await self._run(loaded, application, erasures)
+            is_over = self._is_told_to_end or not await erasures.are_due()
+            if is_over or not await asyncio.to_thread(are_seen_off):  # else the next process carries them out
+                return code
 
     @staticmethod
     async def _read(loaded: Loaded, member: ClusterMember) -> int:
@@ -225,20 +244,37 @@ class _Run:
         finally:
             await asyncio.to_thread(member.leave)
 
-    async def _run(self, loaded: Loaded, application: App) -> int:
+    async def _run(
+        self, loaded: Loaded, application: App, erasures: ErasureRun | None = None
+    ) -> tuple[int, Loaded]:  # fmt: skip
+        """Run an application to its end; return the exit code, and the map that it had then."""
         from kuvasz.console import show
         from kuvasz.verbs.replicate import replicate
 
         _settle()
-        _on_end(application.stop)
+        servers: list[AdminServer] = []
+
+        def end() -> None:
+            self._is_told_to_end = True
+            application.stop()
+
+        _on_end(end)
 
         def served(server: AdminServer) -> None:
+            servers.append(server)
+            if erasures is not None:
+                erasures.tell()
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.live_map.signal)
             if self._hangup.is_set():
                 server.live_map.signal()
 
+        is_job = self._until_caught_up or self._snapshot_only
+        book = None if erasures is None or is_job else erasures.book
         async with show(application, is_live=log.is_live(loaded.config.log.format)):
-            return await replicate(loaded, application, until_caught_up=self._until_caught_up, on_served=served)
+            code = await replicate(
+                loaded, application, until_caught_up=self._until_caught_up, on_served=served, erasures=book
+            )
+        return code, servers[0].live_map.loaded or loaded
 
 
 def _settle() -> None:

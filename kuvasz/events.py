@@ -67,6 +67,10 @@ class Event(enum.Enum):
     VERIFY_FAILED = "verify_failed", WARNING, "a table could not be compared with its source and is tried again"
     CUT_MISSED = "cut_missed", WARNING, "a cut of the schedule cannot be made now and is tried again"
     RESYNC = "resync", INFO, "a person resyncs a table"
+    ERASING = "erasing", INFO, "rows are being erased: nothing is replicated meanwhile"
+    ERASED = "erased", INFO, "rows are erased for good"
+    ERASED_IN_PART = "erased", ERROR, "rows are erased, and the receipt names what is left"
+    ERASURE_FAILED = "erasure_failed", ERROR, "rows are not erased"
 
     # A source and its stream.
     STREAM_BEGUN = "reader.streaming", INFO, "stream of a source begins"

@@ -25,6 +25,7 @@ from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
 from kuvasz.admin.door import Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
+from kuvasz.admin.erasures.erasure_answers import ErasureAnswers
 from kuvasz.admin.live_map import LiveMap
 from kuvasz.admin.looks.look_answers import LookAnswers
 from kuvasz.admin.looks.wait_answers import WaitingAnswers
@@ -47,6 +48,7 @@ from kuvasz.state.ports import ServerAddress
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from kuvasz.admin.erasures.erasure_book import ErasureBook
     from kuvasz.admin.looks.look_answers import Look
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
@@ -65,6 +67,7 @@ async def serve(
     secrets: Iterable[str] = (),
     loaded: Loaded | None = None,
     looks: Mapping[str, Look] | None = None,
+    erasures: ErasureBook | None = None,
 ) -> AsyncIterator[AdminServer]:
     """Observe an application while the body runs, and serve what is seen unless `server.address` is null.
 
@@ -74,11 +77,12 @@ async def serve(
         secrets: To be kept out of answers.
         loaded: What it was started with, and what its map is read again by.
         looks: Verb -> what answers it, of those that only look.
+        erasures: Notes erasures that are asked for; None: whoever calls carries none out.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate not be used.
     """
-    server = AdminServer(app, stored.numbers, secrets, loaded, looks)
+    server = AdminServer(app, stored.numbers, secrets, loaded, looks, erasures)
     webhooks = server.webhooks(stored.notices)
     if app.config.server.address is None or app.config.server.host is None:
         async with _observing(server, webhooks), _living(server.live_map):
@@ -90,8 +94,8 @@ async def serve(
     listening: asyncio.Server | None = None
     try:
         listening = await door.listen(runner, app.config.server, tls)
-        server.url = _url(listening, "http" if tls is None else "https")
-        with _announced(stored.address, ServerAddress(url=server.url, token=server.token)):
+        server.url = url_of(listening, "http" if tls is None else "https")
+        with announced(stored.address, ServerAddress(url=server.url, token=server.token)):
             async with _observing(server, webhooks), _living(server.live_map), _renewing(tls):
                 _log.tell(Event.SERVING, url=server.url)
                 yield server
@@ -154,6 +158,7 @@ class AdminServer:
         secrets: What must not be shown wherever it stands.
         loaded: What it was started with.
         looks: Verb -> what answers it, of those that only look.
+        erasures: See `serve`.
     """
 
     def __init__(
@@ -163,6 +168,7 @@ class AdminServer:
         secrets: Iterable[str] = (),
         loaded: Loaded | None = None,
         looks: Mapping[str, Look] | None = None,
+        erasures: ErasureBook | None = None,
     ) -> None:
         self.url: str | None = None  #: where it is reached from this machine; None: not by HTTP
         self.token = random_secrets.token_urlsafe(32)
@@ -187,6 +193,7 @@ class AdminServer:
             "wait": WaitingAnswers(
                 self.live_map, (looks or {}).get("wait"), self._told_status().get, self.redact
             ).answer,
+            **ErasureAnswers(app, self.live_map, looks or {}, self.redact, erasures).handlers(),
             "cut": CutRequests(app).answer,
             "verify": VerificationRequests(self.live_map, self.redact).answer,
         }
@@ -221,7 +228,7 @@ class AdminServer:
         return application
 
 
-def _url(listening: asyncio.Server, scheme: str) -> str:
+def url_of(listening: asyncio.Server, scheme: str) -> str:
     """Return where the server is reached from this machine."""
     bound = listening.sockets[0].getsockname()
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bound[0], bound[0])  # noqa: S104 (where to connect to)
@@ -229,7 +236,7 @@ def _url(listening: asyncio.Server, scheme: str) -> str:
 
 
 @contextlib.contextmanager
-def _announced(stored: StoredAddress, address: ServerAddress) -> Iterator[None]:
+def announced(stored: StoredAddress, address: ServerAddress) -> Iterator[None]:
     """Leave url and token where the verbs of the same user find them."""
     stored.leave(address)
     try:

@@ -21,6 +21,7 @@ from typing import Any, Self
 import uvloop
 
 from kuvasz.admin import views
+from kuvasz.admin.erasures.erasure_book import ErasureBook
 from kuvasz.admin.server import AdminServer, serve
 from kuvasz.admin.views import ErrorView
 from kuvasz.app import App
@@ -231,6 +232,7 @@ async def replicate(
     *,
     until_caught_up: bool = False,
     on_served: Callable[[AdminServer], None] = lambda _: None,
+    erasures: ErasureBook | None = None,
 ) -> int:
     """Run an application with its HTTP server; return the exit code. Whoever calls owns the state folder.
 
@@ -239,11 +241,12 @@ async def replicate(
         app: The application.
         until_caught_up: See `App.run`.
         on_served: Told of the server when there is one.
+        erasures: Notes erasures that are asked for; the application ends then, and whoever calls carries them out.
 
     Raises:
         KuvaszError: It cannot start, or go on; of what does not fit a source in the map with its place there.
     """
-    async with serve(app, state_of(loaded.config), loaded.secrets, loaded, LOOKS) as server:
+    async with serve(app, state_of(loaded.config), loaded.secrets, loaded, LOOKS, erasures) as server:
         on_served(server)
         try:
             return await app.run(until_caught_up=until_caught_up)

@@ -15,6 +15,7 @@ from kuvasz.admin.api import openapi
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
 from kuvasz.admin.entries.source_shelf import SourceShelf
+from kuvasz.admin.erasures.erasure_book import ErasureBook
 from kuvasz.admin.server import serve
 from kuvasz.verbs.served.looks import LOOKS
 from tests.support.writable_world import WritableWorld
@@ -55,9 +56,11 @@ class Client:
                 "lsns": {},
                 "tables": [],
             },
+            "erase": {"would": "", "leaving": []},
         }
         looks = {**LOOKS, **{name: lambda *_, answer=answer: answer for name, answer in found.items()}}
-        async with serve(world.app, world.stored, (), world.loaded, looks) as server:
+        book = ErasureBook(world.app.config.pipeline.state_folder)
+        async with serve(world.app, world.stored, (), world.loaded, looks, book) as server:
             self.url, self.token = str(server.url), server.token
             self._is_up.set()
             await self._end.wait()

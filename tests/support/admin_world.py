@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from kuvasz.admin.erasures.erasure_book import ErasureBook
 from kuvasz.admin.looks.look_answers import Look
 from kuvasz.admin.server import serve
 from kuvasz.app import App
@@ -43,6 +44,7 @@ class AdminWorld:
         self.loaded: Loaded | None = None
         self.looks: dict[str, Look] = {}
         self.stored = MemoryState()
+        self.erasures: ErasureBook | None = None
         self.commands: list[tuple[str, str]] = []
         self.stand_still()
 
@@ -61,7 +63,7 @@ class AdminWorld:
 
         async def run() -> T:
             async with (
-                serve(self.app, self.stored, secrets, self.loaded, self.looks) as server,
+                serve(self.app, self.stored, secrets, self.loaded, self.looks, self.erasures) as server,
                 aiohttp.ClientSession() as client,
             ):
                 assert server.url is not None

@@ -29,6 +29,8 @@ ELSEWHERE = {
     "parking/ports.py": "contract/test_parking_logs.py",
     "tracing/mini_transaction.py": "unit/worker/test_worker.py",
     "state/ports.py": "contract/test_state.py",
+    "admin/erasures/erasure_routes.py": "unit/admin/erasures/test_erasure_answers.py",
+    "verbs/sources/erasure_run.py": "acceptance/test_erasures.py",
     "admin/pages/fleet_page.py": "unit/admin/pages/test_pages.py",
     "admin/pages/source_page.py": "unit/admin/pages/test_pages.py",
     "admin/pages/table_page.py": "unit/admin/pages/test_pages.py",

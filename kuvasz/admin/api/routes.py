@@ -8,6 +8,7 @@ from kuvasz.admin.api.map_routes import MAP_ROUTES
 from kuvasz.admin.api.route import ERROR, TOKEN_ANSWERS, Body, BodyField, FieldKind, Route, RouteAnswer
 from kuvasz.admin.api.shapes import ref
 from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
+from kuvasz.admin.erasures.erasure_routes import ERASURE_ROUTES
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
 from kuvasz.admin.pages.page_routes import PAGE_ROUTES
 from kuvasz.admin.sources.source_routes import SOURCE_ROUTES
@@ -282,6 +283,7 @@ ROUTES: Final = (
     *MAP_ROUTES,
     *PAGE_ROUTES,
     *SOURCE_ROUTES,
+    *ERASURE_ROUTES,
     *ENTRY_ROUTES,
     *LOOK_ROUTES,
     Route(

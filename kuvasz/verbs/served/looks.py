@@ -58,6 +58,17 @@ def _drift(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     return drift.as_json(drift.run(loaded.config, SourceSelection(database=database, sid=sid)))
 
 
+def _erase(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
+    from kuvasz.verbs.sources import erasing, row_erasing
+
+    sid, database, table = (next(iter(query.get(name, ())), None) for name in ("sid", "database", "table"))
+    if table is not None or query.get("key"):
+        asked = row_erasing.ErasureRequest(table=table, key=tuple(query.get("key", ())), sid=sid, database=database)
+        return {"would": row_erasing.would(loaded.config, asked), "leaving": []}
+    tenant = erasing.tenant_of(loaded.config, SourceSelection(database=database, sid=sid))
+    return {"would": erasing.would(loaded.config, tenant), "leaving": list(tenant.mapped)}
+
+
 def _init(_: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     from kuvasz.verbs.maps import init
 
@@ -116,7 +127,7 @@ def _one(query: Query, name: str) -> str | None:
 
 LOOKS: Final[Mapping[str, Look]] = {
     "config": _config, "types": _types, "check": _check, "plan": _plan, "asof": _asof, "drift": _drift,
-    "init": _init, "notes": _notes, "trace": _trace, "wait": _wait,
+    "init": _init, "notes": _notes, "trace": _trace, "wait": _wait, "erase": _erase,
 }  # fmt: skip
 
 __all__ = ["LOOKS"]

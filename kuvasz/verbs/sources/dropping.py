@@ -27,7 +27,9 @@ _PAUSE_S: Final = 0.3
 _SHOWN: Final = 20
 
 
-def run(loaded: Loaded, choice: SourceSelection, *, drops_slot: bool | None, is_sure: bool) -> dict[str, Any]:
+def run(
+    loaded: Loaded, choice: SourceSelection, *, drops_slot: bool | None, is_sure: bool, is_alone: bool = False
+) -> dict[str, Any]:
     """Take sources out of the map; return what became of them, ready for JSON.
 
     Args:
@@ -35,6 +37,7 @@ def run(loaded: Loaded, choice: SourceSelection, *, drops_slot: bool | None, is_
         choice: Which.
         drops_slot: Whether slot and publication go, too; None: as `map.drop_removed` says.
         is_sure: Without it nothing is done.
+        is_alone: No kuvasz runs, whoever answers: none is to be told.
 
     Raises:
         ConfigError: None is meant, nobody is sure, or the map would be faulty: nothing is changed.
@@ -48,7 +51,9 @@ def run(loaded: Loaded, choice: SourceSelection, *, drops_slot: bool | None, is_
     rewrite = MapRewrite(loaded, source_edits.dropped(chosen))
     leaving = {one.name for one in chosen}
     sources = [source for source in config_sources.resolve(config) if source.name in leaving]
-    is_running = rewrite.take_over(drop_removed=is_dropping)
+    if is_alone:
+        rewrite.write()
+    is_running = not is_alone and rewrite.take_over(drop_removed=is_dropping)
     if is_running:
         _wait_gone(config, leaving)
     steps = [step for source in sources for step in cleanup.clean(source)] if is_dropping and not is_running else []

@@ -50,6 +50,9 @@ _ELSEWHERE: Final = (
 
 _SHOWN: Final = 20
 
+#: What who is not sure is told, beside what would go.
+UNSURE: Final = "add --yes if that is meant; let no other engine write to these tables meanwhile"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
@@ -100,6 +103,7 @@ def run(
     with_tags: bool = False,
     signs_with: SigningKey | None = None,
     session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
+    is_owner: bool = False,
 ) -> dict[str, Any]:
     """Erase all rows of a sid, after its sources left the map, and return the receipt.
 
@@ -110,6 +114,7 @@ def run(
         with_tags: Tags and branches that hold older snapshots go as well; else they are refused.
         signs_with: Signs the receipt; None: it is not signed.
         session: A running Spark; started and stopped otherwise.
+        is_owner: Whoever calls owns the state, and nothing runs.
 
     Raises:
         ConfigError: Nobody is sure, the key cannot sign, or something stands against it: nothing is changed.
@@ -118,9 +123,9 @@ def run(
     """
     config = loaded.config
     if not is_sure:
-        raise _unsure(config, tenant_of(config, choice))
+        raise ConfigError(would(config, tenant_of(config, choice)), hint=UNSURE)
     asked = {"sid": choice.sid, "database": choice.database}
-    with state_of(config).own("erases rows"):
+    with contextlib.nullcontext() if is_owner else state_of(config).own("erases rows"):
         journal = Journal(config.pipeline.state_folder, asked)
         tenant = _begun(config, journal) if journal.is_begun else tenant_of(config, choice)
         _refuse_others(config, tenant)
@@ -132,7 +137,7 @@ def run(
                 work.refuse_names(everything)
             begin(journal, sid=tenant.sid, databases=list(tenant.databases), with_tags=with_tags)
             if tenant.mapped:
-                _drop(loaded, choice, journal)
+                _drop(loaded, choice, journal, is_alone=is_owner)
             rows: list[tuple[Target, RowsToErase]] = [
                 (target, SidRows(sid=tenant.sid, sources=tenant.sources)) for target in targets
             ]
@@ -211,15 +216,15 @@ def targets_of(config: Config, tenant: Tenant) -> list[Target]:
 _NOWHERE: Final = SecretUrl("postgresql://nobody@nowhere/none")
 
 
-def _unsure(config: Config, tenant: Tenant) -> ConfigError:
+def would(config: Config, tenant: Tenant) -> str:
+    """Return what an erasure would do, for who is not sure yet."""
     tables = sorted(target.name for target in targets_of(config, tenant))
     listed = ", ".join(tables[:_SHOWN]) + (f" and {len(tables) - _SHOWN} more" if len(tables) > _SHOWN else "")
     mapped = ", ".join(tenant.mapped)
     first = f"takes {mapped} out of the map with slot and publication, and " if mapped else ""
-    return ConfigError(
+    return (
         f"source erase {first}removes all rows of {tenant.describe()} for good, with all older snapshots,"
-        f" from: {listed}",
-        hint="add --yes if that is meant; let no other engine write to these tables meanwhile",
+        f" from: {listed}"
     )
 
 
@@ -269,8 +274,8 @@ def begin(journal: Journal, **facts: Any) -> None:  # noqa: ANN401 (JSON)
         journal.save()
 
 
-def _drop(loaded: Loaded, choice: SourceSelection, journal: Journal) -> None:
-    answer = dropping.run(loaded, choice, drops_slot=True, is_sure=True)
+def _drop(loaded: Loaded, choice: SourceSelection, journal: Journal, *, is_alone: bool) -> None:
+    answer = dropping.run(loaded, choice, drops_slot=True, is_sure=True, is_alone=is_alone)
     journal.told["dropped"] = {"sources": answer["sources"], "steps": answer["steps"]}
     journal.save()
 
@@ -365,6 +370,6 @@ def _found(scan: dict[str, Any]) -> Sequence[str]:
 
 
 __all__ = [
-    "Seal", "Tenant", "begin", "digest", "exit_code", "finish", "refuse_staged", "render", "run", "targets_of",
-    "tenant_of",
+    "UNSURE", "Seal", "Tenant", "begin", "digest", "exit_code", "finish", "refuse_staged", "render", "run",
+    "targets_of", "tenant_of", "would",
 ]  # fmt: skip

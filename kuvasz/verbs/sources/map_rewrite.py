@@ -41,6 +41,14 @@ class MapRewrite:
         self._new = edits if isinstance(edits, str) else map_text.edited(self._old, edits)
         self.loaded = load.with_text(loaded, self._new)  #: what the map would be
 
+    def write(self) -> None:
+        """Write the file: nothing runs that would go by it.
+
+        Raises:
+            MapUnwritten: It cannot be written.
+        """
+        self._file.exchange(self._new, self._before.digest)
+
     def take_over(self, *, drop_removed: bool | None = None) -> bool:
         """Write the file, and have the running kuvasz go by it; return whether one runs.
 
@@ -55,9 +63,9 @@ class MapRewrite:
         try:
             remote.reload(config, is_trial=True)  # whether it can be asked at all
         except (remote.NotRunning, ConfigError):
-            self._file.exchange(self._new, self._before.digest)
+            self.write()
             return False
-        self._file.exchange(self._new, self._before.digest)
+        self.write()
         give_up = time.monotonic() + _BUSY_S
         while True:
             try:

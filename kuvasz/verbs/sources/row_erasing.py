@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -74,6 +75,7 @@ def run(
     with_tags: bool = False,
     signs_with: SigningKey | None = None,
     session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
+    is_owner: bool = False,
 ) -> dict[str, Any]:
     """Erase a row from the targets of one table, and return the receipt.
 
@@ -84,6 +86,7 @@ def run(
         with_tags: Tags and branches that hold older snapshots go as well; else they are refused.
         signs_with: Signs the receipt; None: it is not signed.
         session: A running Spark; started and stopped otherwise.
+        is_owner: Whoever calls owns the state, and nothing runs.
 
     Raises:
         ConfigError: There is no such table, it is no key, nobody is sure, or something stands against it.
@@ -93,8 +96,8 @@ def run(
     rows = _rows(config, asked)
     targets = [target_of(row.target.feeds[0].spec) for row in rows]
     if not is_sure:
-        raise _unsure(rows)
-    with state_of(config).own("erases rows"):
+        raise ConfigError(_would(rows), hint=erasing.UNSURE)
+    with contextlib.nullcontext() if is_owner else state_of(config).own("erases rows"):
         erasing.refuse_staged(config)
         journal = Journal(config.pipeline.state_folder, {"table": asked.table, "sid": asked.sid,
                                                          "key": _digest(config, rows)})  # fmt: skip
@@ -113,6 +116,15 @@ def run(
         journal.told["outside"] = erased_state.forget(config, journal.told.get("tables", {}), ())
         erased = {"table": asked.table, "sid": asked.sid, "key_columns": list(rows[0].key.texts), "key": journal.id}
         return erasing.finish(journal, erased, asked.table or "", seal)
+
+
+def would(config: Config, asked: ErasureRequest) -> str:
+    """Return what an erasure would do, for who is not sure yet.
+
+    Raises:
+        ConfigError: There is no such table, or it is no key.
+    """
+    return _would(_rows(config, asked))
 
 
 def _rows(config: Config, asked: ErasureRequest) -> list[_Row]:
@@ -164,13 +176,10 @@ def _refuse_parked(table: Table, target: MappedTarget) -> None:
         )
 
 
-def _unsure(rows: Sequence[_Row]) -> ConfigError:
+def _would(rows: Sequence[_Row]) -> str:
     tables = ", ".join(row.target.identifier for row in rows)
     whose = "of every source" if rows[0].sid is None else f"of {rows[0].sid!r}"
-    return ConfigError(
-        f"source erase removes the rows {whose} with this key for good, with all older snapshots, from {tables}",
-        hint="add --yes if that is meant; let no other engine write to these tables meanwhile",
-    )
+    return f"source erase removes the rows {whose} with this key for good, with all older snapshots, from {tables}"
 
 
 def _digest(config: Config, rows: Sequence[_Row]) -> str:
@@ -188,4 +197,4 @@ def _at_source(row: _Row) -> list[dict[str, Any]]:
     ]
 
 
-__all__ = ["ErasureRequest", "run"]
+__all__ = ["ErasureRequest", "run", "would"]

@@ -24,7 +24,7 @@ TELLING = {
     "map_versions",
     "map_export",
     *(route.name for route in LOOK_ROUTES),
-    *(f"{path}_{which}" for path in ("db", "url", "tbl", "map", "source") for which in ("list", "get")),
+    *(f"{path}_{which}" for path in ("db", "url", "tbl", "map", "source", "erasure") for which in ("list", "get")),
 }
 
 

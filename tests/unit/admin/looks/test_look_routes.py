@@ -14,6 +14,7 @@ _NAMED_OTHERWISE = {
     "source show": "source_get",
     "source add": "source_add",
     "source drop": "source_drop",
+    "source erase": "erasure_ask",
     "source drift": "drift",
     "map import": "map_import",
     "map export": "map_export",
@@ -26,7 +27,6 @@ _NAMED_OTHERWISE = {
 _COMMANDS_ALONE = {
     "cleanup": "it is for a kuvasz that is stopped for good",
     "demo": "it has servers of its own",
-    "source erase": "it is for a kuvasz that is stopped",
     "rejects": "it shows rows as well, and compares as verify does",
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
     "cluster drain": "it tells the coordinator, also where no kuvasz runs",
@@ -40,7 +40,7 @@ def test_every_verb_is_a_route_and_the_reverse() -> None:
     verbs, routes = set(command_list.verbs()), {route.name for route in ROUTES}
     assert verbs - routes == _NAMED_OTHERWISE.keys() | _COMMANDS_ALONE.keys()
     assert set(_NAMED_OTHERWISE.values()) <= routes
-    entries = {name for name in routes if name.partition("_")[0] in {"db", "url", "tbl", "map", "source"}}
+    entries = {name for name in routes if name.partition("_")[0] in {"db", "url", "tbl", "map", "source", "erasure"}}
     assert routes - verbs - entries - set(_NAMED_OTHERWISE.values()) == _ROUTES_ALONE
 
 

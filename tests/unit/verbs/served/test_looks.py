@@ -10,7 +10,7 @@ from kuvasz.verbs.served.looks import LOOKS
 
 
 def test_every_route_of_a_verb_that_looks_is_answered() -> None:
-    assert LOOKS.keys() == {route.name for route in LOOK_ROUTES}
+    assert LOOKS.keys() - {"erase"} == {route.name for route in LOOK_ROUTES}  # what would go is asked by its route
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Erasures asked for by HTTP: noted, carried out while nothing replicates, and told of."""
