@@ -317,7 +317,10 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     yield from _key(table, path)
     yield from _removed(table, path)
     yield from _soft(table, path)
-    if table.initial is Initial.SKIP and table.partitions_regex is not None:
+    if (table.initial is Initial.FROM_LSN) is not (table.from_lsn is not None):
+        message = "goes with `initial: from_lsn`, which needs it"
+        yield Problem(path=(*path, "from_lsn"), message=message)
+    if table.initial is not Initial.COPY and table.partitions_regex is not None:
         message = "must be copy with partitions_regex: what a table has when it appears is new"
         yield Problem(path=(*path, "initial"), message=message)
     for column in table.decimals.keys() & table.types.keys():
@@ -477,7 +480,7 @@ def _tenants(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
         if table.partitions_regex is not None:
             message = "cannot be given together with schemas of a url: a sid has one table of a target"
             yield Problem(path=(*place, "partitions_regex"), message=message, is_key=True)
-        if table.initial is Initial.SKIP:
+        if table.initial is not Initial.COPY:
             message = "must be copy with schemas of a url: what a tenant has when it appears is new"
             yield Problem(path=(*place, "initial"), message=message)
         if table.partition_removed is PartitionRemoved.DELETE:

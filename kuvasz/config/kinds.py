@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
 
+from kuvasz import lsn
 from kuvasz.config import names, units
 from kuvasz.config.secrets import SecretText, SecretUrl
 
@@ -308,6 +309,14 @@ def split_address(address: str) -> tuple[str, int]:
     return match["host"].strip("[]"), int(match["port"])
 
 
+def _lsn(value: str) -> str:
+    try:
+        return lsn.render(lsn.parse(value))
+    except ValueError as error:
+        msg = f"must be an LSN as PostgreSQL prints them, such as 16/B374D848, not {value!r}"
+        raise ValueError(msg) from error
+
+
 def _address(value: str) -> str:
     split_address(value)
     return value
@@ -448,6 +457,7 @@ Mask: TypeAlias = Annotated[
     AfterValidator(_mask),
     WithJsonSchema({"anyOf": [{"enum": ["hmac", "redact"]}, {"type": "string", "pattern": "^hmac:"}, _REFERENCE]}),
 ]
+Lsn: TypeAlias = Annotated[str, AfterValidator(_lsn)]
 Target: TypeAlias = Annotated[str, AfterValidator(_target)]
 RouteValue: TypeAlias = Annotated[
     bool | int | str,

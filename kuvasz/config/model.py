@@ -88,6 +88,7 @@ class Initial(enum.StrEnum):
 
     COPY = "copy"
     SKIP = "skip"
+    FROM_LSN = "from_lsn"
 
 
 class PartitionRemoved(enum.StrEnum):
@@ -877,7 +878,12 @@ class TableConfig(Section):
 
     initial: Initial = Initial.COPY
     """What becomes of the rows that the table has when it is taken in: copy; skip: the lake gets what is changed from
-    then on alone. Not for a clone without a key."""
+    then on alone; from_lsn: what is changed from an earlier LSN on, which its slot has still. Not for a clone
+    without a key."""
+
+    from_lsn: dict[kinds.Text, kinds.Lsn] | None = None
+    """The LSNs of `initial: from_lsn`, by the sid or name of the source: `{eu: 16/B374D848}`. A source that is not
+    named is followed from the moment at which its table is taken in."""
 
     target: kinds.Target | None = None
     """The table in the lake, `name` or `namespace.name`; the source table's own name in `lake.namespace` by

@@ -288,7 +288,7 @@ def _table(
         return TablePlan(table=table, target=target, action="error", error=error.message, hint=error.hint)
     is_known = view is not None and source.name_of(spec) in view.positions and not why
     is_new = view is None or source.name_of(spec) not in view.known
-    first = "skip" if spec.config.initial is Initial.SKIP and is_new else "copy"
+    first = "skip" if spec.config.initial is not Initial.COPY and is_new else "copy"
     return TablePlan(
         table=table, target=target, action="follow" if is_known else first, is_new_target=view is None,
         bytes=0 if is_known else found.bytes, rows=None if is_known else found.row_estimate, columns=columns,

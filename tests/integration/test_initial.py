@@ -1,14 +1,18 @@
-"""`initial: skip`: a table is followed from where it is taken in, and what it had before comes when a person asks."""
+"""`initial: skip`: a table is followed from where it is taken in, and what it had before comes when a person asks.
+
+`initial: from_lsn`: it is followed from an earlier place, as long as nothing can be missing from there on.
+"""
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
+from kuvasz import lsn
 from kuvasz.state.tables import State
 from tests.support import model, oracle
 from tests.support.lake import LakeFolder, Pipeline, group
@@ -152,3 +156,109 @@ def test_a_slot_that_is_lost_and_a_value_that_was_not_sent_have_all_of_it_copied
         pipeline.wait_applied(database)
         for name in ("clone", "append"):
             pipeline.assert_equal(name, source_rows(database.url, name))
+
+
+def prepared(database: Database, *names: str, others: Callable[[], None] = lambda: None) -> None:
+    """Make publication and slot before kuvasz comes, as who moves from another tool does.
+
+    Args:
+        database: Has the tables.
+        names: The tables.
+        others: Has other slots of the server move on.
+    """
+    database.execute(f"CREATE PUBLICATION kuvasz_shop FOR TABLE {', '.join(names)}"
+                     " WITH (publish_via_partition_root = true)")  # fmt: skip
+
+    def are_others_younger() -> bool:
+        database.execute("CHECKPOINT")  # writes down which transactions run
+        others()
+        ((found,),) = database.execute(YOUNGER)
+        return found is not False
+
+    wait_until(are_others_younger, "no slot is older than the publication")
+    database.execute("SELECT pg_create_logical_replication_slot('kuvasz_shop', 'pgoutput')")
+
+
+#: As in docs/tables.md.
+YOUNGER = (
+    "SELECT bool_and(age(s.catalog_xmin) < age(p.xmin)) FROM pg_publication p, pg_replication_slots s"
+    " WHERE p.pubname = 'kuvasz_shop' AND s.catalog_xmin IS NOT NULL"
+)
+
+
+def wal_end(database: Database) -> str:
+    ((found,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+    database.execute("SELECT pg_logical_emit_message(true, 'on', 'ward')")
+    return found
+
+
+def test_a_table_is_followed_from_an_earlier_lsn_that_its_slot_has(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    for name in TYPES:
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int, body text)")
+    database.execute("CREATE TABLE whole (id int PRIMARY KEY)")
+    observer = Observer(database, KEYS)
+    for name in TYPES:
+        database.execute(f"INSERT INTO {name} SELECT i, 0, 'old' FROM generate_series(1, 100) i")
+    prepared(database, *TYPES, "whole", others=observer.read)
+    change(database, 10)
+    begin = wal_end(database)
+    change(database, 30)
+    entries = {name: {"type": name, "initial": "from_lsn", "from_lsn": {"shop": begin}} for name in TYPES}
+    config = lake_folder.config(group({None: database}, {**entries, "whole": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(database, 50)
+        pipeline.wait_applied(database)
+        for name in TYPES:
+            pipeline.assert_equal(name, expected(observer, name, lsn.parse(begin)))
+    change(database, 70)
+    database.execute("INSERT INTO whole VALUES (1)")
+    shutil.rmtree(lake_folder.folder / "state")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        for name in TYPES:
+            pipeline.assert_equal(name, expected(observer, name, lsn.parse(begin)))
+        pipeline.tell("resync", "shop.clone", "shop")
+        wait_until(lambda: copies(pipeline, "clone") == {1}, lambda: f"copied: {pipeline.errors()}")
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("clone", source_rows(database.url, "clone"))
+
+
+def test_an_lsn_from_which_changes_may_be_missing_is_refused(database: Database, lake_folder: LakeFolder) -> None:
+    for name in ("gone", "coming", "altered", "late", "fine"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
+    early = wal_end(database)
+    prepared(database, "gone", "coming", "altered", "fine")
+    begin = wal_end(database)
+    database.execute("ALTER TABLE altered ALTER n TYPE bigint")
+    for name in ("gone", "coming", "altered", "late", "fine"):
+        database.execute(f"INSERT INTO {name} VALUES (1, 1)")
+
+    def entry(at: str) -> dict[str, Any]:
+        return {"initial": "from_lsn", "from_lsn": {"shop": at}}
+
+    mapped = {"gone": entry(early), "coming": entry("FFFFF/0"), "altered": entry(begin), "late": entry(begin),
+              "fine": entry(begin)}  # fmt: skip
+    config = lake_folder.config(group({None: database}, mapped))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_state("shop", "shop.fine", State.STREAMING)
+        for name in ("gone", "coming", "altered", "late"):
+            pipeline.wait_state("shop", f"shop.{name}", State.ERROR)
+        assert pipeline.rows("fine") == [(1, 1)]
+        told = {one.target: str(one.error) for one in pipeline.app.states.snapshot() if one.error}
+        assert "slot kuvasz_shop stands at" in told["shop.gone"]
+        assert "the source's WAL ends at" in told["shop.coming"]
+        assert "its columns, table may have been altered" in told["shop.altered"]
+        assert "its publication may have been altered" in told["shop.late"]
+        assert all("`initial: skip` follows" in told[f"shop.{one}"] for one in ("gone", "altered", "late"))
+    # As the hints say.
+    mapped = {name: {"initial": "skip"} for name in mapped}
+    with Pipeline(lake_folder.config(group({None: database}, mapped)), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("INSERT INTO gone VALUES (2, 2)")
+        pipeline.wait_applied(database)
+        assert (pipeline.rows("gone"), pipeline.rows("fine")) == ([(2, 2)], [(1, 1)])

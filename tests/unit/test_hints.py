@@ -50,6 +50,7 @@ FOLLOWED = {
     r"see that the user who runs kuvasz may read it$": (
         "unit/state/notices/test_notice_file.py", "# as the hint says",
     ),
+    r"`initial: skip` follows the table": ("integration/test_initial.py", "# As the hints say."),
     r"kuvasz source list": ("integration/test_sources.py", '"list"'),
     r"kuvasz cluster nodes": ("acceptance/test_standby.py", '"cluster", "nodes"'),
     r"kuvasz map versions|map import|--config sqlite": ("unit/verbs/maps/test_stored.py", '"map", "versions"'),

@@ -59,6 +59,8 @@ ELSEWHERE = {
     "lake/erasure/table_erasure.py": "integration/test_erase.py",
     "worker/cuts.py": "integration/test_cuts.py",
     "lake/iceberg/tags.py": "integration/test_cuts.py",
+    "source/check/slot_age.py": "integration/test_initial.py",
+    "sync/tables/earlier_start.py": "integration/test_initial.py",
     "source/row_lookup.py": "integration/test_trace.py",
     # Second bodies of ports: all that they promise is the port's contract, which needs neither server nor Spark here.
     "state/memory.py": "contract/test_state.py",

@@ -70,8 +70,9 @@ def why_unmapped(spec: SourceTableSpec, table: SourceTable | None) -> Unfit | No
         why = f"{option} has {column} be {asked}, which is for numeric and arrays of it"
         return Unfit(why=why, hint="take it out of the map, or have it be a string", option=f"{option}.{column}")
     is_clone = spec.config.type is TableType.CLONE
-    if spec.config.initial is Initial.SKIP and is_clone and not _keyed(spec, table).relation.key:
-        why = "initial is skip, and it has no key: rows that the lake lacks could not be told from others"
+    if spec.config.initial is not Initial.COPY and is_clone and not _keyed(spec, table).relation.key:
+        initial = f"initial is {spec.config.initial}"
+        why = f"{initial}, and it has no key: rows that the lake lacks could not be told from others"
         return Unfit(why=why, hint="give it a key, at the source or by `key`, or have it copied", option="initial")
     if column := redacted_key(spec, _keyed(spec, table).relation):
         why = f"mask redacts {column}, which identifies the rows: all of them would be one"

@@ -42,6 +42,7 @@ from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
+from kuvasz.sync.tables import earlier_start
 from kuvasz.sync.tables.copy_hours import CopyHours
 from kuvasz.sync.tables.copy_ledgers import CopyFacts, CopyLedgers
 from kuvasz.sync.tables.copy_server import CopyServer
@@ -279,6 +280,10 @@ class Copies:
         table, names = self._seen(spec, under)
         self._replaced.let_go(spec)
         is_skip = _is_skip(self._context, spec, published)
+        start = earlier_start.lsn_of(self._context, spec) if is_skip else None
+        if start is not None:
+            earlier_start.prove(self._context, self._slot.name, spec, table, start)
+        begins_at = taken.consistent_point if start is None else start
         ranges = () if is_skip else copy_ranges(
             table, conninfo=under.conninfo(), url=self._context.copy_url, snapshot_name=taken.snapshot_name,
             target_bytes=_RANGE_BYTES, where=copy_condition(spec, table.relation),
@@ -286,7 +291,7 @@ class Copies:
         )  # fmt: skip
         begin = time.monotonic()
         position = SourcePosition(
-            lsn=taken.consistent_point, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
+            lsn=begins_at, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
             published=published, started_us=taken.started_us, is_skip=is_skip,
         )  # fmt: skip
 
@@ -327,7 +332,7 @@ class Copies:
             table=spec.identifier,
             rows=receipt.rows,
             seconds=round(time.monotonic() - begin, 3),
-            lsn=lsn.render(taken.consistent_point),
+            lsn=lsn.render(begins_at),
         )
 
     def _seen(self, spec: SourceTableSpec, under: CopySnapshot) -> tuple[SourceTable, snapshot.Names]:
@@ -438,7 +443,7 @@ def _is_skip(context: SourceContext, spec: SourceTableSpec, published: str) -> b
 
     What has it copied again later on, a person's word or a lost slot, has all of it copied.
     """
-    if spec.config.initial is not Initial.SKIP or context.shared.is_snapshot_only or not published:
+    if spec.config.initial is Initial.COPY or context.shared.is_snapshot_only or not published:
         return False
     notes, target, name = context.shared.lake.notes, spec.identifier, context.source_tables.name(spec)
     is_known = notes.published(target, name) is not None or notes.skipped(target, name)

@@ -57,6 +57,9 @@ def spec(*, member: str = "", **options: object) -> SourceTableSpec:
         (spec(initial="skip"), FULL,
          "source eu, table public.items: initial is skip, and it has no key: rows that the lake lacks could not be"
          " told from others", "give it a key, at the source or by `key`, or have it copied"),
+        (spec(initial="from_lsn", from_lsn={"eu": "0/1"}), FULL,
+         "source eu, table public.items: initial is from_lsn, and it has no key: rows that the lake lacks could not"
+         " be told from others", "give it a key, at the source or by `key`, or have it copied"),
         # The key may come from the map alone, and is looked at with it.
         (spec(key=("id",), columns=("n",)), FULL,
          "source eu, table public.items: columns leaves out id, which identifies the rows",
