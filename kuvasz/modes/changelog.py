@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kuvasz.decode import columns as decoding
 from kuvasz.decode import texts
 from kuvasz.decode.cells import NULL, Cells, byte_array
-from kuvasz.decode.tuples import DELETE, INSERT, UPDATE, RowChanges
+from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, RowChanges
 from kuvasz.errors import DecodeError, InternalError, place_of
 from kuvasz.fold.keys import Keys
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, ValueType
@@ -43,7 +43,7 @@ def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None)
     if changes.outside is not None:  # what never passed the filter is no event here
         kept = np.flatnonzero(~changes.outside).astype(np.int32)
         columns = {name: column.take(pa.array(kept)) for name, column in columns.items()}
-    applied = append.versions(shape, _with_old_rows(changes), kept)
+    applied = append.versions(shape, _with_old_rows(shape, changes), kept)
     aside = applied.aside
     if aside is not None:
         aside = dataclasses.replace(aside, rows=shape.with_own(aside.rows, columns))
@@ -122,19 +122,29 @@ def _text(shape: Shape, changes: RowChanges, index: int, old: Int32s) -> pa.Arra
     return shape.read(changes.old, index, old).cast(pa.string())
 
 
-def _with_old_rows(changes: RowChanges) -> RowChanges:
-    """Give D rows the values of their old tuples."""
+def _with_old_rows(shape: Shape, changes: RowChanges) -> RowChanges:
+    """Give D rows the values of their old tuples.
+
+    Of a key alone they have nothing else: a row that left the filter has new values there, which nobody is to see.
+    """
     rows = np.flatnonzero(changes.tag == DELETE)
     old = changes.old_row[rows]
+    bare = rows[changes.old_tag[rows] == KEY] if shape.key else rows[:0]
+    key = [shape.bindings[index] for index in shape.key]
+    others = np.setdiff1d(np.arange(changes.new.column_count), [binding.column for binding in key])
     changes.new.start[:, rows] = changes.old.start[:, old]
     changes.new.length[:, rows] = changes.old.length[:, old]
+    changes.new.length[np.ix_(others, bare)] = NULL
     if not changes.new.computed or len(rows) == 0:
         return changes
     place = np.arange(len(changes.tag))
     place[rows] = len(changes.tag) + old
+    is_bare = np.zeros(len(changes.tag), np.bool_)
+    is_bare[bare] = True
+    told = {binding.computed for binding in key}
     computed = tuple(
-        pa.concat_arrays([new, before]).take(pa.array(place))
-        for new, before in zip(changes.new.computed, changes.old.computed, strict=True)
+        pa.concat_arrays([new, before]).take(pa.array(place, mask=None if number in told else is_bare))
+        for number, (new, before) in enumerate(zip(changes.new.computed, changes.old.computed, strict=True))
     )
     return dataclasses.replace(changes, new=dataclasses.replace(changes.new, computed=computed))
 

@@ -182,7 +182,8 @@ class _SiftedChunk:
             return {}  # all of it identifies a row
         found = _misfits(shape, changes.new, rest, counts)
         if shape.mode is TableType.CHANGELOG:  # shows what was deleted, too
-            gone = np.flatnonzero((changes.tag == DELETE) & (changes.old_row >= 0)).astype(np.int32)
+            is_whole = (changes.old_row >= 0) & (changes.old_tag != KEY)  # else it shows the key alone
+            gone = np.flatnonzero((changes.tag == DELETE) & is_whole).astype(np.int32)
             if changes.outside is not None:
                 gone = gone[~changes.outside[gone]]
             message_of = dict(zip(changes.old_row[gone].tolist(), gone.tolist(), strict=True))

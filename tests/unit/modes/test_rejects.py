@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from kuvasz.decode.tuples import split_changes
 from kuvasz.errors import DecodeError
-from kuvasz.model import TableType
+from kuvasz.model import LakeType, TableType, ValueType, Wire
 from kuvasz.modes import dispatch, rejects, system_columns
 from kuvasz.modes.clone import ChunkOutcome
 from kuvasz.modes.owners import Owner
+from kuvasz.modes.row_rules import Evaluated, Input, Transform
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 from tests.support.changes import SAME, TABLE, delete, insert, update
@@ -135,6 +136,22 @@ def test_a_changelog_shows_no_rejected_event_and_keeps_the_numbers_of_others() -
     found = applied.rows.select(["id", system_columns.OP, system_columns.ORDINAL])
     assert rows(found) == [(1, "I", 0), (2, "I", 3)]
     assert [(one[0], one[1]) for one in why(applied)] == [("I", 1), ("U", 2)]
+
+
+def test_a_changelog_tells_of_a_row_that_leaves_the_filter_by_its_key_alone() -> None:
+    number = ValueType(kind=LakeType.INT, wire=Wire.INTEGER)
+    transform = Transform(
+        place="source eu", inputs=(Input(name="n", column=1, type=number),), filter="n = 1", filter_inputs=(0,),
+        computed=(), identity=(0,),
+    )  # fmt: skip
+    data, lengths = joined([update(1, BAD, "b"), update(2, 5, "c"), insert(3, 1, "d")])
+    facts = Facts.of(np.array([[100, 1_000_000, 7, 3, 0]], np.int64))
+    made = dataclasses.replace(rejecting(CHANGELOG), transform=transform)
+    evaluated = Evaluated(keep=np.array([False, False, True]), computed=())
+    applied = dispatch.apply_changes(made, np.frombuffer(data, np.uint8), lengths, facts, evaluated)
+    found = applied.rows.select(["id", "n", "body", system_columns.OP])
+    assert rows(found) == [(1, None, None, "D"), (2, None, None, "D"), (3, 1, "d", "I")]
+    assert notes(applied) == []
 
 
 def test_a_history_ends_the_version_before_it() -> None:
