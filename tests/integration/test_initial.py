@@ -248,7 +248,7 @@ def test_an_lsn_from_which_changes_may_be_missing_is_refused(database: Database,
         pipeline.wait_state("shop", "shop.fine", State.STREAMING)
         for name in ("gone", "coming", "altered", "late"):
             pipeline.wait_state("shop", f"shop.{name}", State.ERROR)
-        assert pipeline.rows("fine") == [(1, 1)]
+        wait_until(lambda: pipeline.rows("fine") == [(1, 1)], "what came since is there")
         told = {one.target: str(one.error) for one in pipeline.app.states.snapshot() if one.error}
         assert "slot kuvasz_shop stands at" in told["shop.gone"]
         assert "the source's WAL ends at" in told["shop.coming"]
