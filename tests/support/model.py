@@ -144,6 +144,25 @@ def _filtered(event: Event, passes: Callable[[Row], bool], *, is_full: bool) -> 
     return Event(op="D", old=event.old) if was_in else Event(op="")
 
 
+def rejecting(
+    transactions: Iterable[Transaction], fits: Callable[[Row], bool], *, is_changelog: bool = False,
+    is_full: bool = False,
+) -> list[Transaction]:  # fmt: skip
+    """Return transactions without the rows that do not fit: what they replaced is gone, as if it was deleted.
+
+    A changelog shows nothing of such a change, nor, if whole old rows are logged, of the deletion of such a row.
+    """
+
+    def sifted(event: Event) -> Event:
+        is_misfit = event.new is not None and not fits(event.new)
+        if not is_changelog:
+            return (Event(op="D", old=event.old) if event.old is not None else Event(op="")) if is_misfit else event
+        is_misfit |= event.op == "D" and is_full and event.old is not None and not fits(event.old)
+        return Event(op="") if is_misfit else event
+
+    return [dataclasses.replace(one, events=[sifted(event) for event in one.events]) for one in transactions]
+
+
 def _change(known: list[dict[str, Any]], row: Row | None, at: datetime.datetime) -> None:
     """Let a key have another row, or none, from an instant on.
 

@@ -29,6 +29,7 @@ _READ: Mapping[int, Callable[[str], Any]] = {
     700: lambda text: oracle.canonical(float(np.float32(text))),
     701: lambda text: oracle.canonical(float(text)),
     1082: datetime.date.fromisoformat,
+    1114: lambda text: text if text.endswith("infinity") else datetime.datetime.fromisoformat(text),
     1184: lambda text: datetime.datetime.fromisoformat(text).astimezone(datetime.UTC),
 }
 _NUMERIC = 1700

@@ -42,6 +42,9 @@ WIDER = {"integer": "bigint", "real": "double precision", "numeric(8,2)": "numer
 ROUTED = (1, 3)
 REST = "rest"
 _COLUMNS = {"n": "integer", "c1": "text", "c2": "numeric(8,2)", "c3": "real", "c4": "integer"}
+#: Has values that no column of a lake can hold, where the map says that such rows are rejected.
+MISFIT = "b"
+_MOMENTS = ("'2024-02-29 12:00:00.123456'", "'1969-12-31 23:59:59'", "'infinity'", "'-infinity'")
 
 
 def identify(name: str) -> str:
@@ -72,6 +75,11 @@ class Target:
     def is_soft(self) -> bool:
         """Whether rows that are deleted stay."""
         return "deletes" in self.options
+
+    @property
+    def rejects(self) -> bool:
+        """Whether rows that do not fit are written down, and left out; what expressions give has nothing of them."""
+        return "on_bad_value" in self.options and "set" not in self.options
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -106,10 +114,24 @@ class Plan:
     is_partitioned: bool = False  #: by the first key column
     cuts: tuple[bool, ...] = ()  #: whether one is made after each of the phases, before which is the copy
     has_parent: bool = False  #: a TRUNCATE of it takes the table's rows too
+    is_mended_after: int = -1  #: phases after which the map is mended and what was rejected tried again; -1: never
+    is_mended_live: bool = False  #: while kuvasz runs and changes come
+    restarts: tuple[bool, ...] = ()  #: whether all sources are begun again in the middle of each phase that runs
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """All columns that the table begins with, with their SQL types."""
+        misfit = {MISFIT: "timestamp without time zone"} if self.has_misfits else {}
+        return {**self.key, **_COLUMNS, **misfit}
+
+    @property
+    def has_misfits(self) -> bool:
+        return any("on_bad_value" in target.options for target in self.targets)
 
     @property
     def pinned(self) -> frozenset[str]:
-        return frozenset().union(*(target.pinned for target in self.targets))
+        named = frozenset({MISFIT}) if self.has_misfits else frozenset()
+        return named.union(*(target.pinned for target in self.targets))
 
 
 def plan(seed: int) -> Plan:
@@ -121,7 +143,7 @@ def plan(seed: int) -> Plan:
     types = ["clone", "append", "history", "changelog"] if key else ["clone", "append"]
     chosen = draw.sample(types, draw.randint(1, 2))
     drawn = [_target(draw, one, key) for one in sorted(chosen)]
-    targets = _routed(seed, [_softened(seed, one, key) for one in drawn])
+    targets = _routed(seed, _rejecting(seed, [_softened(seed, one, key) for one in drawn]))
     maintenance = {
         "interval": "50ms", "min_files": 2, "max_dead_percent": draw.choice((1, 30)),
         "order": draw.choice(("arrival", "key")),
@@ -132,13 +154,18 @@ def plan(seed: int) -> Plan:
         target.options.keys() & {"partition_by", "sort_by"} for target in targets
     )
     identity = draw.choice(("DEFAULT", "FULL")) if key else "FULL"
-    # A row that enters a filter lacks what its update leaves out, unless the old row is sent.
-    has_large = identity == "FULL" or not any(target.is_sifted for target in targets)
+    # A row that enters a filter, or fits again, lacks what its update leaves out, unless the old row is sent.
+    has_large = identity == "FULL" or not any(one.is_sifted or "on_bad_value" in one.options for one in targets)
     is_partitioned = key.get("k0") == "integer" and draw.random() < 0.3
     ways = ["running", "running", "stopped"] + ([] if grows and is_laid_out else ["lost"])
     of_cuts = random.Random(f"cuts {seed}")  # noqa: S311
+    of_mends = random.Random(f"mends {seed}")  # noqa: S311
+    of_restarts = random.Random(f"restarts {seed}")  # noqa: S311
     return Plan(
         seed=seed,
+        is_mended_after=of_mends.choice((-1, 0, 1, 1, 2)) if any(one.rejects for one in targets) else -1,
+        is_mended_live=of_mends.random() < 0.7,
+        restarts=tuple(of_restarts.random() < 0.3 for _ in range(5)),
         cuts=tuple(of_cuts.random() < 0.3 for _ in range(5)),
         key=key,
         identity=identity,
@@ -160,6 +187,15 @@ def _softened(seed: int, target: Target, key: Mapping[str, str]) -> Target:
     if target.type != "clone" or not key or draw.random() >= 0.4:
         return target
     return dataclasses.replace(target, options={**target.options, "deletes": "soft"})
+
+
+def _rejecting(seed: int, targets: list[Target]) -> list[Target]:
+    draw = random.Random(f"rejects {seed}")  # noqa: S311 (another one: plans stay as they were)
+    if draw.random() >= 0.3 or any(target.is_soft for target in targets):
+        return targets
+    return [
+        dataclasses.replace(target, options={**target.options, "on_bad_value": "reject"}) for target in targets
+    ]  # fmt: skip
 
 
 def _routed(seed: int, targets: list[Target]) -> tuple[Target, ...]:
@@ -206,7 +242,7 @@ class Writer:
     def define(self, session: psycopg.Connection) -> None:
         """Create the table."""
         self._session = session
-        columns = {**self.plan.key, **_COLUMNS}
+        columns = self.plan.columns
         more = [f"PRIMARY KEY ({', '.join(self.plan.key)})"] if self.plan.key else []
         if self.plan.has_parent:
             self._run(f"CREATE TABLE {PARENT} (id int PRIMARY KEY)")
@@ -285,6 +321,10 @@ class Writer:
         self._run(f"UPDATE {TABLE} SET n = n")
 
     def _truncate(self) -> None:
+        is_history = any(target.type == "history" for target in self.plan.targets)
+        if self.plan.is_partitioned and is_history and any(way == "lost" for way, _ in self.plan.phases):
+            self._touch()  # without the state folder the table is compared, and versions end when that was
+            return
         if self.plan.has_parent and self._draw.random() < 0.5:
             self._run(f"TRUNCATE {PARENT} CASCADE")
             self._run(f"INSERT INTO {PARENT} VALUES (0), (1), (2), (3)")
@@ -337,12 +377,16 @@ class Writer:
     def _drop(self) -> None:
         free = [name for name in self._free() if identify(name) not in self.plan.key]
         if free:
-            self._run(f"ALTER TABLE {TABLE} DROP {self._draw.choice(free)}")
+            name = self._draw.choice(free)
+            # Of a column that came meanwhile nobody knows then whether rows of before show its default.
+            self.has_rewritten |= identify(name) not in self.plan.columns
+            self._run(f"ALTER TABLE {TABLE} DROP {name}")
 
     def _widen(self) -> None:
         columns = self._columns()
-        # What an expression gives has the type it had.
-        keys = self.plan.key if not self.plan.is_partitioned else ()  # what rows are partitioned by keeps its type
+        # What an expression gives has the type it had, and so has what rows are partitioned by.
+        has_set = any("set" in target.options for target in self.plan.targets)
+        keys = () if self.plan.is_partitioned or has_set else self.plan.key
         free = [name for name in columns if columns[name] in WIDER and name in {*self._free(), *keys}]
         if free:
             name = self._draw.choice(free)
@@ -368,6 +412,8 @@ class Writer:
             return str(number + 100 * (name == "k0" and self._has_third_part() and self._draw.random() < 0.3))
         if name == "n":
             return self._draw.choice(("NULL", "0", "1", "2", "3"))
+        if name == MISFIT:
+            return self._draw.choice((*_MOMENTS, "NULL"))
         choices = [text for text in VALUES[kind][0] if self.plan.has_large or "repeat" not in text]
         text = self._draw.choice(choices).format(r=number)
         is_null = self._draw.random() < 0.15 and not self._needs_value(name)
