@@ -42,6 +42,8 @@ EXPOSE 8000
 # The addresses of the map bind to loopback by default; a container is reached from outside.
 ENV KUVASZ_SERVER__ADDRESS=0.0.0.0:8000
 STOPSIGNAL SIGTERM
+COPY deploy/healthcheck.py /usr/local/share/kuvasz/
+HEALTHCHECK --interval=15s --timeout=12s --start-period=30s CMD ["python", "/usr/local/share/kuvasz/healthcheck.py"]
 # tini reaps what Spark leaves behind: as process 1, kuvasz would have to.
 ENTRYPOINT ["tini", "--", "kuvasz"]
 CMD ["--help"]
