@@ -4,11 +4,12 @@ import psycopg
 import pytest
 
 from kuvasz.source import conninfo
-from kuvasz.source.catalog.type_catalog import TypeCatalog
+from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog.type_catalog import BUILT_IN, TypeCatalog
 
 pytestmark = pytest.mark.postgres
 
-TEXT, INT, ARRAY_OF_TEXT = 25, 23, 1009
+LSN, INT, ARRAY_OF_LSN = 3220, 23, 3221
 
 
 @pytest.fixture
@@ -38,11 +39,16 @@ def made(database, name):
     return oid
 
 
+def test_what_is_known_is_what_the_server_has(database):
+    with conninfo.connect(database.url) as connection:
+        assert introspect.load_types(connection, BUILT_IN) == dict(BUILT_IN)
+
+
 def test_what_is_the_same_in_every_server_is_asked_for_once(types, opened):
-    first = types([TEXT, ARRAY_OF_TEXT])
+    first = types([LSN, ARRAY_OF_LSN])
     types.close()
-    assert types([TEXT, ARRAY_OF_TEXT]) == first
-    assert first[ARRAY_OF_TEXT].element == first[TEXT]
+    assert types([LSN, ARRAY_OF_LSN]) == first
+    assert first[ARRAY_OF_LSN].element == first[LSN]
     assert len(opened) == 1
 
 
@@ -57,11 +63,11 @@ def test_one_connection_serves_until_it_is_closed(types, opened, database):
 
 def test_what_a_user_made_is_asked_for_each_time(types, database):
     oid = made(database, "mood")
-    types([oid, TEXT])
+    types([oid, LSN])
     types.close()
     database.execute("ALTER TYPE mood RENAME TO temper")
-    found = types([oid, TEXT])
-    assert (found[oid].name, found[TEXT].name) == ("temper", "text")
+    found = types([oid, LSN])
+    assert (found[oid].name, found[LSN].name) == ("temper", "pg_lsn")
 
 
 def test_what_a_cluster_was_made_with_is_asked_for_each_time(types, opened, database):
@@ -74,4 +80,4 @@ def test_what_a_cluster_was_made_with_is_asked_for_each_time(types, opened, data
 
 
 def test_an_oid_without_a_type_is_left_out(types):
-    assert types([TEXT, 4_000_000_000]).keys() == {TEXT}
+    assert types([LSN, 4_000_000_000]).keys() == {LSN}
