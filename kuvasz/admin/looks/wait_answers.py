@@ -61,7 +61,7 @@ class WaitingAnswers:
             raise RequestRefused(409, f"{self._waits} requests wait already", "ask again when one of them has ended")
         self._waits += 1
         try:
-            look = self._begin(loaded, query)
+            look = await asyncio.to_thread(self._begin, loaded, query)  # it goes through all sources
             async with self._turn:
                 found = await asyncio.to_thread(look, await self._status())
             while found is None:

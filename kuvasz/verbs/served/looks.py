@@ -61,7 +61,7 @@ def _drift(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
 def _erase(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
     from kuvasz.verbs.sources import erasing, row_erasing
 
-    sid, database, table = (next(iter(query.get(name, ())), None) for name in ("sid", "database", "table"))
+    sid, database, table = _one(query, "sid"), _one(query, "database"), _one(query, "table")
     if table is not None or query.get("key"):
         asked = row_erasing.ErasureRequest(table=table, key=tuple(query.get("key", ())), sid=sid, database=database)
         return {"would": row_erasing.would(loaded.config, asked), "leaving": []}
