@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from kuvasz import failpoints, lsn
@@ -50,13 +51,18 @@ def fill(database: Database) -> None:
 
 
 def miss(database: Database, *tables: str) -> None:
-    """Changes of every kind: 2 keys changed, 3 gone, 2 new, and 2 more of each by a changed key."""
+    for statement in missing(*tables):
+        database.execute(statement)
+
+
+def missing(*tables: str) -> Iterator[str]:
+    """Yield changes of every kind: 2 keys changed, 3 gone, 2 new, and 2 more of each by a changed key."""
     for table in tables:
-        database.execute(f"UPDATE {table} SET n = 1 WHERE id IN (1, 2)")
-        database.execute(f"UPDATE {table} SET n = n WHERE id IN (3, 4)")
-        database.execute(f"DELETE FROM {table} WHERE id IN (5, 6, 7)")
-        database.execute(f"INSERT INTO {table} SELECT i, 5, 'new' FROM generate_series(100001, 100002) i")
-        database.execute(f"UPDATE {table} SET id = id + 200000 WHERE id IN (8, 9)")
+        yield f"UPDATE {table} SET n = 1 WHERE id IN (1, 2)"
+        yield f"UPDATE {table} SET n = n WHERE id IN (3, 4)"
+        yield f"DELETE FROM {table} WHERE id IN (5, 6, 7)"
+        yield f"INSERT INTO {table} SELECT i, 5, 'new' FROM generate_series(100001, 100002) i"
+        yield f"UPDATE {table} SET id = id + 200000 WHERE id IN (8, 9)"
 
 
 DIFFERING = 2 + 3 + 2 + 2 * 2
@@ -205,14 +211,10 @@ def test_failures_in_the_middle_are_taken_up_and_changed_columns_followed(
     config = make_config(lake_folder, database, "items", "past")
     with Pipeline(config, lake_folder) as pipeline:
         pipeline.wait_streaming()
-        miss(database, "items", "past")
-        database.execute("ALTER TABLE items ADD added text")
-        database.execute("UPDATE items SET added = 'a' WHERE id = 20")
         armed("position_forgotten:error:2,slot_dropped:error,slot_created:error,snapshot_taken:error,"
               "gap_compared:error,after_commit:error,before_commit:error:2")  # fmt: skip
         # Under its eyes: the reader finds out when it comes back.
-        database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
-        wait_until(lambda: lost(database), "the slot can be dropped")
+        wait_until(lambda: missed(database, "items", "past"), "the slot can be dropped")
         wait_until(lambda: all(entry.passes <= 0 for entry in failpoints._armed), f"all points: {pipeline.errors()}")
         wait_until(lambda: not pipeline.errors(), "it is cured")
         pipeline.wait_streaming()
@@ -249,14 +251,19 @@ def test_no_value_is_repaired_from_what_took_a_name_meanwhile(
         assert pipeline.app.states.get("shop.items", "shop_eu").copies == 0, "only what differs was written"
 
 
-def lost(database: Database) -> bool:
-    import psycopg
-
-    try:
-        lose_slot(database)
-    except psycopg.errors.ObjectInUse:
-        database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
-        return False
+def missed(database: Database, *tables: str) -> bool:
+    """Drop the slot within the transaction that changes rows and adds a column: it is sure to be missed."""
+    with database.connect() as connection:
+        for statement in missing(*tables):
+            connection.execute(statement)
+        connection.execute("ALTER TABLE items ADD added text")
+        connection.execute("UPDATE items SET added = 'a' WHERE id = 20")
+        try:
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [SLOT])
+        except psycopg.errors.ObjectInUse:
+            connection.rollback()
+            connection.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+            return False
     return True
 
 
