@@ -10,10 +10,7 @@ cd "$(dirname "$0")/.."
 upgrade=--upgrade
 [ "${1:-}" = keep ] && upgrade=
 
-# uv reads nothing of what pip is told of index and certificates. Neither is written into the locks.
-index=${PIP_INDEX_URL:-$(.venv/bin/python -m pip config get global.index-url 2>/dev/null || true)}
-[ -z "$index" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
-[ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"
+. scripts/index.sh
 
 lock() { # NAME [ARGUMENT...]
   name=$1
@@ -32,3 +29,4 @@ lock tracing pyproject.toml --extra tracing --constraints requirements/dev.lock
 lock run pyproject.toml --constraints requirements/dev.lock
 [ "${1:-}" = keep ] && upgrade=
 lock build requirements/build.in --constraints requirements/dev.lock
+lock installer requirements/installer.in --constraints requirements/dev.lock

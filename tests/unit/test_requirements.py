@@ -64,7 +64,7 @@ def test_whatever_is_asked_for_has_a_lower_bound() -> None:
 
 
 def test_there_is_a_lock_for_each_set_of_packages() -> None:
-    assert {lock.stem for lock in LOCKS} == {"build", *EXTRAS}
+    assert {lock.stem for lock in LOCKS} == {"build", "installer", *EXTRAS}
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
