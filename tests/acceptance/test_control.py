@@ -55,6 +55,7 @@ def test_a_copy_beside_the_stream_is_taken_up_again_wherever_it_was_cut_off(
     assert [event["table"] for event in process.found("copied")] == [f"shop.{TABLE}"]
 
 
+@pytest.mark.slow
 def test_a_copy_counts_that_was_killed_before_anything_behind_it_was_confirmed(
     process: Process, database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:

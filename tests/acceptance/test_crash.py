@@ -62,6 +62,7 @@ def test_killed_at_random_moments(scene: Scene) -> None:
     scene.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_failures_around_a_commit_are_looked_up_and_tried_again(scene: Scene) -> None:
     points = ("after_commit:error:3", "before_commit:error:8", "after_data_files:error:4",

@@ -21,7 +21,7 @@ STOP_S = 30.0
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_the_whole_process_group_ends_it_cleanly(
     database: Database, new_process: Callable[..., Process], number: signal.Signals
 ) -> None:

@@ -85,7 +85,9 @@ def test_a_promoted_standby_is_followed(
         standby.remove()
 
 
-@pytest.mark.parametrize("is_ahead", [False, True], ids=["keepalives", "rows"])
+@pytest.mark.parametrize(
+    "is_ahead", [pytest.param(False, id="keepalives", marks=pytest.mark.slow), pytest.param(True, id="rows")]
+)
 def test_a_standby_that_was_late_is_told_nothing_beyond_its_own_wal(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture, is_ahead: bool
 ) -> None:

@@ -136,7 +136,7 @@ def table_of(database: Database, name: str) -> list[dict]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("is_live", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_table_goes_to_another_database_and_back(
     database: Database, second: Database, new_process: Callable[..., Process], *, is_live: bool
 ) -> None:

@@ -29,7 +29,9 @@ def count(request: CopyRange) -> int:
     return sum(bytes(piece).count(b"\n") for piece in request.read(1 << 20))
 
 
-@pytest.mark.parametrize(("rate", "per_session"), [(20_000, 100_000), (40_000, 15_000)])
+@pytest.mark.parametrize(
+    ("rate", "per_session"), [pytest.param(20_000, 100_000, marks=pytest.mark.slow), (40_000, 15_000)]
+)
 def test_all_sessions_together_keep_to_the_rate(database: Database, rate: int, per_session: int) -> None:
     rows, ranges = 6 * rate // 8, 8
     database.execute(
