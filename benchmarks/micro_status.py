@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 
@@ -61,11 +60,10 @@ def main() -> None:
     chosen = parser.parse_args()
     states = states_of(chosen.sources, chosen.tables)
     moment = snapshot_of(states, chosen.sources)
-    status = views.status(moment)
     works: dict[str, Callable[[], object]] = {
         "states of all tables": states.snapshot,
         "status": lambda: views.status(moment),
-        "status as JSON": lambda: json.dumps(status),
+        "status as JSON": lambda: views.status_json(moment),
         "readyz": lambda: views.readyz(moment),
         "metrics": lambda: Metrics().render(moment),
         "metrics per source": lambda: Metrics(MetricsScope.PER_SOURCE).render(moment),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+
+import pydantic_core
 
 from kuvasz import __version__, lsn
 from kuvasz.admin import upkeep
@@ -92,6 +95,15 @@ def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
         "log": _log(snapshot, errors),
         "maintenance": [upkeep.as_json(table) | {"error": errors.row_text(table.error)} for table in view.upkeep],
     }
+
+
+def status_json(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> bytes:
+    """Return `status` as JSON, which is as much work again with the standard library as to say it."""
+    said = status(snapshot, errors)
+    try:
+        return pydantic_core.to_json(said)
+    except pydantic_core.PydanticSerializationError:  # a name with half of a surrogate pair
+        return json.dumps(said).encode()
 
 
 def livez(snapshot: Snapshot) -> list[str]:
@@ -182,6 +194,7 @@ def table_status(
     """Return an entry of a source's `tables`."""
     durable_lsn = snapshot.durable_lsn(source, table)
     valid_through = snapshot.valid_through(source, durable_lsn)
+    is_copying = table.state is State.COPYING
     return {
         "table": table.table,
         "mapped_as": table.mapped or None,
@@ -197,16 +210,16 @@ def table_status(
         "rows": table.rows,
         "copied_rows": table.copied_rows,
         "rejected_rows": table.rejected,
-        "copy_progress": _rounded(copy_progress(table)),
-        "copy_rows_per_second": _rounded(copy_rows_per_second(table, snapshot.clock)),
-        "copy_seconds_left": _rounded(copy_seconds_left(table, snapshot.clock)),
+        "copy_progress": _rounded(copy_progress(table)) if table.copy_total else None,
+        "copy_rows_per_second": _rounded(copy_rows_per_second(table, snapshot.clock)) if is_copying else None,
+        "copy_seconds_left": _rounded(copy_seconds_left(table, snapshot.clock)) if is_copying else None,
         "copy_resumes_at": instant(table.copy_resumes_at) if table.copy_resumes_at else None,
         "commits": table.commits,
         "last_commit_seconds": _rounded(table.last_commit_seconds),
         "newest_change_at": instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)
         if table.last_commit_us
         else None,
-        "durable_lsn": None if durable_lsn is None else lsn.render(durable_lsn),
+        "durable_lsn": None if durable_lsn is None else _rendered(durable_lsn),
         "valid_through": None if valid_through is None else instant(valid_through),
         "parked": _parked(snapshot.view.parked.get((table.target, table.source))),
         "verified": _verified(snapshot.view.verdicts.get((table.target, table.source)), errors),
@@ -272,10 +285,15 @@ def _at(clock_s: float | None, snapshot: Snapshot) -> str | None:
     return None if clock_s is None else instant(snapshot.now - (snapshot.clock - clock_s))
 
 
+@functools.lru_cache(1024)
 def instant(unix_s: float) -> str:
     """Return a moment as it is written everywhere."""
     seconds, micros = divmod(round(unix_s * 1e6), 1_000_000)
     return f"{_second(seconds)}.{micros // 1000:03}+00:00"
+
+
+#: Most tables of a source have the same.
+_rendered = functools.lru_cache(1024)(lsn.render)
 
 
 @functools.lru_cache(4096)

@@ -6,7 +6,6 @@ It runs on the readers' loop; what it shows of thousands of tables is made elsew
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +138,7 @@ class Answers:
 
     def _status_page(self, *, is_trusted: bool) -> Page[bytes]:
         errors = ErrorView(redact=self._redact, is_trusted=is_trusted)
-        return Page(lambda: self._observer.show(lambda now: json.dumps(views.status(now, errors)).encode()))
+        return Page(lambda: self._observer.show(lambda now: views.status_json(now, errors)))
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._metrics_page.get(), headers={"Content-Type": CONTENT_TYPE})
