@@ -101,10 +101,11 @@ class App:
         self._holds_lease = holds_lease
         self._staged = _staged(config, len(mapped)) if holds_lease else None
         paces = config_sources.paces(mapped)
-        targets = Targets(mapped, config.pipeline.workers, tuple(paces))
+        own = list(paces)
+        self._targets = targets = Targets(mapped, config.pipeline.workers, own)
         policies = _policies(config.pipeline, tuple(paces.values()))
         workers = [self._worker(number, targets, policy) for number, policy in enumerate(policies)]
-        self._workers = Workers(workers, targets.routed_by, tuple(paces))
+        self._workers = Workers(workers, targets.routed_by, own)
         shared = dataclasses.replace(
             self._shared(state, targets), holds_lease=holds_lease, is_snapshot_only=snapshot_only
         )
@@ -176,7 +177,9 @@ class App:
             ConfigError: It cannot follow without a restart, or a file that holds a part of a url cannot be read.
         """
         earlier, ended = self._sources.earlier, self._sources.ended
-        found = map_difference.difference(self.config, config, earlier.defined, ended, earlier.sids)
+        found = map_difference.difference(
+            self.config, config, earlier.defined, ended, earlier.sids, self._workers.own
+        )
         for source in (*found.added, *(one.source for one in found.changed)):
             source.url.get()
         return found
@@ -216,7 +219,17 @@ class App:
         self.refuse_if_changing()
         self.config = found.config
         self._workers.pace(found.config.pipeline.commit_interval)
+        self._have_workers(found)
         self._sources.change(map_change.take_over(self._sources, found, may_drop=may_drop))
+
+    def _have_workers(self, found: MapDifference) -> None:
+        """Have a worker for each pace that a map has, as far as there may be more of them."""
+        pipeline, workers = found.config.pipeline, self._workers
+        for routed_by, pace in config_sources.paces(found.mapped).items():
+            if routed_by in workers.own or len(workers.own) >= config_sources.MOST_PACES:
+                continue
+            policy = _own_policy(pipeline, pace, len(workers.own) + 1)
+            workers.add(routed_by, self._worker(len(workers.all), self._targets, policy), policy.bytes)
 
     def restart(self) -> None:
         """End all sources, and begin them again as a start does.
@@ -346,7 +359,7 @@ class App:
             commit_conflicts=self.lake.commit_conflicts,
             upkeep=tuple(upkeep for _, upkeep in sorted(self.lake.maintenance.upkeep().items())),
             workers=self._workers.shared,
-            own_workers=self._workers.own,
+            own_workers=tuple(self._workers.own),
             routed_by=self._workers.routed_by,
             parked=self.lot.views(),
             released=tuple(source.name for source in self.released),
@@ -356,14 +369,15 @@ class App:
 
 
 def _policies(pipeline: PipelineConfig, paces: Sequence[float]) -> list[FlushPolicy]:
-    """Return when each worker begins a mini-transaction: those that share all targets, and one for each other pace.
-
-    What waits for a slow pace leaves three quarters of the room to all others.
-    """
+    """Return when each worker begins a mini-transaction: those that share all targets, and one for each pace."""
     shared = FlushPolicy(interval_s=pipeline.commit_interval, bytes=pipeline.commit_bytes)
-    most = pipeline.most_waiting_bytes // (_SLOW_SHARE * max(1, len(paces)))
-    own = (FlushPolicy(interval_s=pace, bytes=min(pipeline.commit_bytes, most), eager_share=1) for pace in paces)
-    return [*[shared] * pipeline.workers, *own]
+    return [*[shared] * pipeline.workers, *(_own_policy(pipeline, pace, len(paces)) for pace in paces)]
+
+
+def _own_policy(pipeline: PipelineConfig, pace: float, paces: int) -> FlushPolicy:
+    """Return that of a pace of targets: what waits for all of these leaves three quarters of the room to others."""
+    most = pipeline.most_waiting_bytes // (_SLOW_SHARE * paces)
+    return FlushPolicy(interval_s=pace, bytes=min(pipeline.commit_bytes, most), eager_share=1)
 
 
 def _staged(config: Config, sources: int) -> StagedLog | None:

@@ -62,8 +62,6 @@ _SHARED = (
     "type", "key", "partition_by", "sort_by", "deletes", "location", "properties", "maintenance", "commit_interval",
 )  # fmt: skip
 
-#: Each needs two threads and a share of Spark.
-_MOST_PACES = 8
 
 #: Iceberg's table properties, by what they begin with, that are not to be set in the map -> why, or what does it.
 _OWN_PROPERTIES = {
@@ -568,8 +566,8 @@ def _paces(feeds: _Feeds) -> Iterator[Problem]:
             message = "with `consistency: group` all tables of the group change in one commit: leave it out"
             yield Problem(path=path, message=message)
         paces.add(pace)
-        if len(paces) == _MOST_PACES + 1:
-            message = f"tables may have {_MOST_PACES} different ones at most: give several the same"
+        if len(paces) == sources.MOST_PACES + 1:
+            message = f"tables may have {sources.MOST_PACES} different ones at most: give several the same"
             yield Problem(path=path, message=message)
 
 

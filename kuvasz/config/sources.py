@@ -228,6 +228,10 @@ def _source(
     )
 
 
+#: Each of them has a worker, and that two threads.
+MOST_PACES = 8
+
+
 def paces(mapped: Iterable[Source]) -> dict[str, float]:
     """Return the paces of targets that are not committed at everybody's: what routes them, and seconds."""
     found = {spec.config.commit_interval for source in mapped for spec in source.tables}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Collection
@@ -66,6 +67,12 @@ class Backlog:
         """Let what waits, and what comes, wait for another interval; whoever is in a hurry stays so."""
         with self._changed:
             self._policy = self._policy.at(interval_s)
+            self._changed.notify_all()
+
+    def limit(self, most_bytes: int) -> None:
+        """Let mini-transactions begin where so much waits."""
+        with self._changed:
+            self._policy = dataclasses.replace(self._policy, bytes=most_bytes)
             self._changed.notify_all()
 
     def go_on(self) -> None:

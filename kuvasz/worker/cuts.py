@@ -149,12 +149,13 @@ class Cuts:
 
     async def _settle(self, sources: Collection[str], targets: Collection[str]) -> None:
         """Wait until all that was routed before the cut is durable."""
-        workers = self._workers.all
+        workers = tuple(self._workers.all)
         await _until(lambda: all(worker.has_begun_all(sources) for worker in workers))
         begun = [worker.begun() for worker in workers]
         for target in targets:
             number = self._workers.number_of(target)
-            await _until(functools.partial(workers[number].has_ended, begun[number], target))
+            if number < len(workers):  # else it went to a new one, and its sources are being read again
+                await _until(functools.partial(workers[number].has_ended, begun[number], target))
 
     def _refuse_unless_streaming(self, sources: Collection[str]) -> None:
         for state in self._states.snapshot():

@@ -117,6 +117,10 @@ class Worker:
         """Have mini-transactions begin at another interval from now on."""
         self._backlog.pace(interval_s)
 
+    def limit(self, most_bytes: int) -> None:
+        """Have mini-transactions take no more bytes than so many from now on."""
+        self._backlog.limit(most_bytes)
+
     def has_begun_all(self, sources: Collection[str]) -> bool:
         """Whether all that was put of some sources before the cut is in mini-transactions that have begun."""
         return self._backlog.lacks(sources)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from kuvasz.errors import SourceError
@@ -21,18 +21,19 @@ class Workers:
     Args:
         workers: By their numbers.
         routed_by: Target -> what routes it to its worker, if that is not its name; see `Targets`.
-        own: What routes targets to a worker of their own: the last ones, in this order.
+        own: What routes targets to a worker of their own: the last ones, in this order. Readers go by it, too.
     """
 
     def __init__(
         self,
         workers: Iterable[Worker],
         routed_by: Mapping[str, str] = MappingProxyType({}),
-        own: Sequence[str] = (),
+        own: list[str] | None = None,
     ) -> None:
-        self.all = tuple(workers)
+        self.all = list(workers)  #: may become more, and never fewer
         self.routed_by = routed_by
-        self.own = own
+        self.own = [] if own is None else own
+        self._is_hurried = False
 
     def start(self) -> None:
         """Start their threads."""
@@ -43,8 +44,25 @@ class Workers:
         """Have all of them finish what is in hand, and end."""
         await asyncio.gather(*(asyncio.to_thread(worker.stop, timeout_s) for worker in self.all))
 
+    def add(self, routed_by: str, worker: Worker, most_bytes: int) -> None:
+        """Start one more, for what is routed to a worker of its own and had none.
+
+        Args:
+            routed_by: What its targets are routed by.
+            worker: Its number is the next one.
+            most_bytes: What a mini-transaction takes at most of each that has targets of its own.
+        """
+        worker.start()
+        if self._is_hurried:
+            worker.hurry()
+        self.all.append(worker)
+        self.own.append(routed_by)  # now readers find it
+        for one in self.all[self.shared :]:
+            one.limit(most_bytes)
+
     def hurry(self) -> None:
         """Have none wait longer than a second for more: whoever looks on waits for all of it."""
+        self._is_hurried = True
         for worker in self.all:
             worker.hurry()
 

@@ -86,6 +86,7 @@ def difference(
     defined: Mapping[str, Mapping[str, object]],
     ended: Collection[str] = (),
     sids: dict[str, str | None] | None = None,
+    paces: Collection[str] = (),
 ) -> MapDifference:
     """Return what a map has otherwise than the one that runs.
 
@@ -95,11 +96,12 @@ def difference(
         defined: Target -> its definition (`definition`), of all that were mapped since the start.
         ended: Sources that have ended by themselves: they are begun again if the new map has them.
         sids: Source -> its sid (`sids_of`), of all that were mapped since the start.
+        paces: What has a worker of its own since the start (`kuvasz.config.sources.paces`).
 
     Raises:
         ConfigError: It cannot follow without a restart.
     """
-    held = (*_held(before, after), *_without_worker(before, after))
+    held = (*_held(before, after), *_without_worker(after, paces))
     sections = {name: getattr(before, name) for name in SECTIONS if name not in LIVE}
     for section, option in _LIVE_OPTIONS:  # whoever is to be let in no more waits for no restart
         wanted = getattr(getattr(after, section), option)
@@ -155,18 +157,23 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
 def ends_before(leaving: Iterable[Source], coming: Iterable[Source]) -> dict[str, set[str]]:
     """Return for each source that is to begin which have to end before: itself, and all that fed the same rows.
 
-    Of a source with `schemas` those may be the rows of any sid.
+    Of a source with `schemas` those may be the rows of any sid; of a target that goes to another worker, all rows.
 
     Args:
         leaving: Sources that end, as they run.
         coming: Sources that begin, as they are to be.
     """
     fed: dict[object, set[str]] = {}
+    leaving = tuple(leaving)
+    routed_by = {spec.identifier: spec.routed_by for source in leaving for spec in source.tables}
     for source in leaving:
         rows = rows_of(source)
         for place in (source.name, *rows, *((target,) for target, _ in rows)):
             fed.setdefault(place, set()).add(source.name)
-    return {source.name: set().union(*(fed.get(place, ()) for place in _places(source))) for source in coming}
+    return {
+        source.name: set().union(*(fed.get(place, ()) for place in (*_places(source), *_moved(source, routed_by))))
+        for source in coming
+    }
 
 
 def _places(source: Source) -> Iterator[object]:
@@ -174,6 +181,13 @@ def _places(source: Source) -> Iterator[object]:
     yield source.name
     for target, sid in rows_of(source):
         yield from [(target,)] if sid is None else [(target, sid), (target, None)]
+
+
+def _moved(source: Source, routed_by: Mapping[str, str]) -> Iterator[object]:
+    """Yield all of each target that another worker has had: it has one at a time."""
+    for spec in source.tables:
+        if routed_by.get(spec.identifier, spec.routed_by) != spec.routed_by:
+            yield (spec.identifier,)
 
 
 def definition(spec: SourceTableSpec) -> Mapping[str, object]:
@@ -187,7 +201,6 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "location": spec.config.location,
         "properties": spec.config.properties,
         "maintenance": spec.config.maintenance,
-        "commit_interval": spec.config.commit_interval,
         "partitions_regex": spec.config.partitions_regex is not None,
         "route": spec.route,
         "the column sid": spec.has_sid,
@@ -241,9 +254,10 @@ def _redefined(mapped: Iterable[Source], defined: Mapping[str, Mapping[str, obje
             yield f"target {target}: {', '.join(options)} cannot change while kuvasz runs"
 
 
-def _without_worker(before: Config, after: Config) -> Iterator[str]:
-    """Yield the option of tables that nobody can commit at their pace before another start makes a worker for it."""
-    if set(sources.paces(sources.resolve(after))) - set(sources.paces(sources.resolve(before))):
+def _without_worker(after: Config, paces: Collection[str]) -> Iterator[str]:
+    """Yield the option of tables that nobody can commit at their pace: workers that have nothing to do stay."""
+    wanted = set(sources.paces(sources.resolve(after)))
+    if wanted - set(paces) and len(wanted | set(paces)) > sources.MOST_PACES:
         yield "databases.tables.commit_interval"
 
 

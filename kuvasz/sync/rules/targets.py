@@ -106,9 +106,11 @@ class Targets:
             self._of.pop(name, None)
             return
         self._of[name] = SourceRoutes(source)
-        self.routed_by |= {
-            spec.identifier: spec.routed_by for spec in source.tables if spec.routed_by != spec.identifier
-        }
+        for spec in source.tables:
+            if spec.routed_by != spec.identifier:
+                self.routed_by[spec.identifier] = spec.routed_by
+            else:
+                self.routed_by.pop(spec.identifier, None)
         for spec in source.tables:
             if spec.has_sid and spec.schemas is None and source.sid is not None:
                 self.own(name, spec.identifier, source.sid)

@@ -19,6 +19,17 @@ class Worker:
         self.is_stopping = False
         self.stopped: list[float] = []
         self.asked: list[str] = []
+        self.limits: list[int] = []
+        self.is_started = self.is_hurried = False
+
+    def start(self) -> None:
+        self.is_started = True
+
+    def hurry(self) -> None:
+        self.is_hurried = True
+
+    def limit(self, most_bytes: int) -> None:
+        self.limits.append(most_bytes)
 
     def stop(self, timeout_s: float) -> None:
         self.stopped.append(timeout_s)
@@ -78,3 +89,16 @@ def test_targets_at_one_pace_of_their_own_have_one_worker() -> None:
     workers = Workers([Worker() for _ in range(3)], {"shop.a": "slow", "shop.b": "slow"}, ["slow"])  # type: ignore[misc]
     assert (workers.shared, workers.number_of("shop.a"), workers.number_of("shop.b")) == (2, 2, 2)
     assert workers.number_of("shop.c") == worker_of("shop.c", 2)
+
+
+def test_one_that_comes_later_is_found_once_it_runs(made: list[Any]) -> None:
+    own = ["slow"]
+    workers = Workers(made, {"shop.a": "slow", "shop.b": "slower"}, own)
+    before = workers.number_of("shop.b")
+    assert before == worker_of("slower", 1), "with all that have none of their own"
+    more: Any = Worker()
+    workers.hurry()
+    workers.add("slower", more, 1000)
+    assert (more.is_started, more.is_hurried) == (True, True)
+    assert (workers.number_of("shop.a"), workers.number_of("shop.b"), own) == (1, 2, ["slow", "slower"])
+    assert [worker.limits for worker in workers.all] == [[], [1000], [1000]]  # type: ignore[attr-defined]

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from kuvasz.config import sources
 from kuvasz.config.model import Config
 from kuvasz.errors import ConfigError
-from kuvasz.sync.rules.map_difference import MapDifference, definitions, difference, of_source, sids_of
+from kuvasz.sync.rules.map_difference import (
+    MapDifference,
+    definitions,
+    difference,
+    ends_before,
+    of_source,
+    sids_of,
+)  # fmt: skip
 from tests.support.examples import examples
 
 SHOP: dict[str, Any] = {
@@ -98,9 +105,13 @@ KINDS = {
     "which changes are taken": (
         lambda m: shop(m)["urls"][0].update(origin="none"), {"changed": [only("shop_eu", options=["origin"])]}
     ),
-    "a pace that has no worker": (
+    "a pace of a new table": (
         lambda m: shop(m)["tables"].update(more={"commit_interval": "1h"}),
-        {"changed": [only(s, added=["more"]) for s in BOTH], "needs_restart": ["databases.tables.commit_interval"]},
+        {"changed": [only(s, added=["more"]) for s in BOTH]},
+    ),
+    "another pace": (
+        lambda m: tables(m).update(items={"commit_interval": "5m"}),
+        {"changed": [only(s, changed=["items"]) for s in BOTH]},
     ),
     "an option of a start": (lambda m: m.update(pipeline={"workers": 4}), {"needs_restart": ["pipeline.workers"]}),
     "an option that others follow from": (
@@ -128,7 +139,6 @@ def test_each_difference_is_what_it_is(change: Callable[[Any], object], expected
         ({"type": "changelog"}, "type"),
         ({"key": ["id"]}, "key"),
         ({"partition_by": ["days(at)"]}, "partition_by"),
-        ({"commit_interval": "5m"}, "commit_interval"),
         ({"sort_by": ["id"]}, "sort_by"),
         ({"deletes": "soft"}, "deletes"),
         ({"partitions_regex": "items_.*"}, "partitions_regex"),
@@ -140,6 +150,24 @@ def test_what_a_loaded_table_is_built_around_cannot_change(options: dict[str, An
         between(lambda m: tables(m).update(items=options))
     assert caught.value.message == f"target kuvasz.items: {named} cannot change while kuvasz runs"
     assert caught.value.hint == "nothing was changed; stop kuvasz, and start it with the new map"
+
+
+def test_a_pace_for_which_there_can_be_no_worker_counts_from_the_next_start_on() -> None:
+    tables(other := copy.deepcopy(SHOP)).update(items={"commit_interval": "1m"})
+    old, new = (Config.model_validate(one) for one in (SHOP, other))
+    (wanted,) = sources.paces(sources.resolve(new))
+    busy = [f"pace {number}" for number in range(sources.MOST_PACES)]
+    defined = definitions(sources.resolve(old))
+    for paces, held in ((busy[1:], ()), (busy, ("databases.tables.commit_interval",)), ([*busy[1:], wanted], ())):
+        assert difference(old, new, defined, paces=paces).held == held
+
+
+def test_a_target_goes_to_another_worker_when_nobody_is_left_who_feeds_it() -> None:
+    other = copy.deepcopy(SHOP)
+    tables(other).update(items={"commit_interval": "1m"})
+    old, new = (sources.resolve(Config.model_validate(one)) for one in (SHOP, other))
+    assert ends_before(old, old)["shop_eu"] == {"shop_eu"}
+    assert ends_before(old, new)["shop_eu"] == ends_before(new, old)["shop_us"] == {"shop_eu", "shop_us"}
 
 
 def test_neither_can_that_of_a_table_which_was_in_an_earlier_map() -> None:
