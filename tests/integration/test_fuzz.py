@@ -11,6 +11,7 @@ import concurrent.futures
 import logging
 import os
 import random
+import re
 import shutil
 import time
 import traceback
@@ -46,7 +47,9 @@ SEEDS = (8, 13, 26, 34, 39, 67, 122)
 #: Documented stops (docs/schema-changes.md) of tables that are not copied again by themselves.
 _FOR_A_PERSON = (
     "is not proved by what the catalog showed", "the source has rewritten its values, and rows are identified by it",
+    "have its default, and rows are identified by it", "which the stream does not carry",
 )  # fmt: skip
+_SET_ASIDE = re.compile(r"__old\d*$")
 _FACTS = {
     "kvsz_start",
     "kvsz_end",
@@ -323,6 +326,10 @@ class Example:
                 # What was added behind the last row is not known before the next one.
                 lake_columns = {identify(column) for column in one.columns}
                 assert live & seen <= lake_columns, f"{target.name}, {reader}: {one.columns}"
+            # A backlog's type that no look has shown brings another `name__old` (docs/schema-changes.md): its values
+            # are in both.
+            aside = {identify(column) for column in here if _SET_ASIDE.search(column)}
+            here = [column for column in here if column in _FACTS or identify(column) not in aside]
             names = [column if column in _FACTS else identify(column) for column in here]
             assert len(set(names)) == len(names), one.columns
             chosen = one.select(here).rows.elements()

@@ -364,8 +364,11 @@ def is_keeping(spec: SourceTableSpec) -> bool:
 
 
 def is_urgent(spec: SourceTableSpec, known: KnownPartitions) -> bool:
-    """Whether a target may be compared without need; else nobody is asked before the stream has been heard out."""
-    return spec.config.type.is_comparable and not known.has_kept
+    """Whether a target may be compared without need; else nobody is asked before the stream has been heard out.
+
+    A history would have times of the comparison, in the place of those of what the stream is yet to bring.
+    """
+    return spec.config.type is TableType.CLONE and not known.has_kept
 
 
 def needs_comparison(

@@ -17,6 +17,7 @@ from typing import Any
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceLocked, SourceRefused, TableError
 from kuvasz.events import Event, EventLog
+from kuvasz.model import TableType
 from kuvasz.source import conninfo, continuity, slots
 from kuvasz.source.catalog import partitions
 from kuvasz.source.catalog.look import wal_end
@@ -70,11 +71,16 @@ class PartitionWatch:
         self._notes = notes
         self._approvals = approvals
         self._forget = forget
-        self._suspects = PartitionSuspects(context.current)
+        self._suspects = PartitionSuspects(context.current, self._durable_lsn)
         self._stale = StaleStream(context, notes)
         self._unread: set[str] = set()  #: partitions that the role may not read
         self._horizons: dict[str, int] = {}  #: `SourceTableSpec.key` -> of the last look that found nothing
         context.pasts.whenever_given_up(self._give_up)
+
+    def _durable_lsn(self, spec: SourceTableSpec) -> int:
+        shared = self._context.shared
+        durable = shared.progress.durable_in(self._source)
+        return durable.through(spec.key, shared.routes.worker_of_target(spec.identifier))
 
     def _give_up(self, _: int) -> None:
         self._horizons.clear()
@@ -210,14 +216,12 @@ class PartitionWatch:
         )  # fmt: skip
         self._tell_unread(spec, look.unread)
         is_urgent = partition_memory.is_urgent(spec, known)
-        emptied = {
-            (part.oid, 0 if is_urgent else part.file_xid)
-            for part in found
-            if str(part.table) in change.emptied + change.unlogged
-        }
+        # Rows that came with an attached partition, or in it, end no version and begin none before the stream did.
+        unsure = change.emptied + change.unlogged + (change.attached if spec.config.type is TableType.HISTORY else ())
+        told = {(part.oid, 0 if is_urgent else part.file_xid) for part in found if str(part.table) in unsure}
         if self._stale.may_be_stale(connection, spec, known, found):
             return
-        if emptied and (self._suspects.may_be_told(connection, spec, emptied) if is_following else not is_urgent):
+        if told and (self._suspects.may_be_told(connection, spec, told) if is_following else not is_urgent):
             return
         try:
             is_accepted = self._approvals.is_gap_accepted(spec)

@@ -14,7 +14,10 @@ KNOWN = KnownPartitions(seen=(SEEN,))
 
 
 class Current:
+    """The stream was heard out up to here, and what it brought is committed up to there."""
+
     heard_lsn = 0
+    durable_lsn: int | None = None  #: None: all of it
 
 
 @pytest.fixture
@@ -24,7 +27,10 @@ def current() -> Current:
 
 @pytest.fixture
 def suspects(current: Current) -> PartitionSuspects:
-    return PartitionSuspects(current)
+    def durable(_: object) -> int:
+        return current.heard_lsn if current.durable_lsn is None else current.durable_lsn
+
+    return PartitionSuspects(current, durable)
 
 
 def test_a_partition_that_is_not_shown_is_waited_for_once(suspects: PartitionSuspects) -> None:
@@ -66,6 +72,19 @@ def test_what_was_emptied_besides_is_waited_for_anew(
     assert suspects.may_be_told(None, SPEC, {(7, 1)})
     current.heard_lsn = 900
     assert not suspects.may_be_told(None, SPEC, {(7, 1)})
+
+
+def test_what_the_stream_brought_is_committed_before_anything_is_compared_unless_that_takes_too_long(
+    suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: 500)
+    current.heard_lsn, current.durable_lsn = 500, 499
+    assert [suspects.may_be_told(None, SPEC, {(7, 1)}) for _ in range(4)] == [True] * 4
+    current.durable_lsn = 500
+    assert not suspects.may_be_told(None, SPEC, {(7, 1)})
+    current.durable_lsn = 499
+    looks = [suspects.may_be_told(None, SPEC, {(7, 1)}) for _ in range(partition_suspects._PATIENCE + 2)]
+    assert looks == [True] * (partition_suspects._PATIENCE + 1) + [False]
 
 
 def test_nobody_is_suspected_at_a_place_of_another_past(

@@ -60,6 +60,7 @@ class World(Scene):
     def hear(self, lsn: int) -> None:
         reader: Any = SimpleNamespace(received_lsn=lsn)
         self.context.current.reader = reader
+        self.progress.received(self.source.name, lsn)
 
     def hang(self, *oids: int, **changed: int) -> None:
         self.found = [
@@ -127,6 +128,30 @@ def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
     assert world.source_tables.state(world.items) is State.NEW
     assert world.sent == ["shop.items"]
     assert world.known.oids == {10, 11}, "until it is compared, the next start would find it as well"
+
+
+@pytest.mark.parametrize("kind", [TableType.HISTORY, TableType.CLONE])
+def test_a_history_is_not_compared_before_the_stream_has_brought_what_it_has(world: World, kind: TableType) -> None:
+    world.become(kind)
+    world.hang(10, 11, file_11=99)
+    world.look(is_following=False)
+    is_clone = kind is TableType.CLONE
+    assert is_compared(world) is is_clone, "times of the comparison are as good for a clone"
+    if not is_clone:
+        world.look()
+        assert not is_compared(world)
+        world.look()
+        assert is_compared(world)
+
+
+def test_a_history_waits_for_rows_of_a_partition_that_the_stream_may_bring(world: World) -> None:
+    world.become(TableType.HISTORY)
+    world.has_earlier_rows = True
+    world.hang(10, 11, 12)
+    world.look()
+    assert not is_compared(world)
+    world.look()
+    assert is_compared(world)
 
 
 def test_a_truncate_of_the_table_comes_in_the_stream(world: World) -> None:
