@@ -583,6 +583,36 @@ def cut(
         print(remote.cut_lines(answer))
 
 
+@app.command("publish")
+def publish(
+    context: typer.Context,
+    table: Annotated[
+        str | None, typer.Option("--table", help="Only these: * stands for any text.", show_default=False)
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", help="Only tables that the map has on this one.", show_default=False)
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing, and say what would be.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also tables of which a source is in error, or not copied yet.")
+    ] = False,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have main show what tables have on the branch that is written; in the running kuvasz, if one answers."""
+    from kuvasz.verbs.lake import publish as verb
+
+    loaded = _loaded(context, config, settings)
+    outcomes = verb.run(loaded.config, table=table, branch=branch, is_trial=check, is_forced=force)
+    redact = Redactor(loaded.secrets)
+    if as_json:
+        _print_json(outcomes, redact)
+    else:
+        print(redact(verb.render(outcomes, is_trial=check)))
+    raise typer.Exit(verb.exit_code(outcomes))
+
+
 @app.command("wait")
 def wait(  # noqa: PLR0913 (its options)
     context: typer.Context,

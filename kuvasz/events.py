@@ -65,6 +65,7 @@ class Event(enum.Enum):
     TABLE_VERIFIED = "table_verified", INFO, "a table equals its source"
     TABLE_DIFFERS = "table_differs", ERROR, "a table differs from its source"
     VERIFY_FAILED = "verify_failed", WARNING, "a table could not be compared with its source and is tried again"
+    PUBLISHED = "published", INFO, "main shows what the branch has"
     CUT_MISSED = "cut_missed", WARNING, "a cut of the schedule cannot be made now and is tried again"
     RESYNC = "resync", INFO, "a person resyncs a table"
     ERASING = "erasing", INFO, "rows are being erased: nothing is replicated meanwhile"

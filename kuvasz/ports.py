@@ -69,6 +69,7 @@ class Target:
     on_schema_change: str = "evolve"  #: or ``agree``, ``hold`` or ``stop``
     group: str | None = None  #: all targets of which change in one commit; None: it is committed on its own
     location: str | None = None  #: where its files lie, with a scheme; None: where the catalog has them
+    branch: str = "main"  #: that is written; readers see `main`
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: Iceberg's, that a person wants
     #: option of `maintenance` -> what the map says of it for this table alone
     maintenance: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -445,6 +446,31 @@ class Tags(Protocol):
         """
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What main shows of a table before and after its branch is published."""
+
+    branch: str  #: that is written
+    before: int | None  #: the snapshot; None: there was none
+    after: int | None
+
+
+class Branches(Protocol):
+    """Branches of tables that are written, and shown by main. Calls block."""
+
+    def publish(self, target: str, *, is_trial: bool = False) -> Published:
+        """Have main show what a table has on the branch that is written, if nothing of main is lost by it.
+
+        Args:
+            target: The name of the target; it need not be prepared.
+            is_trial: Change nothing, and say what would be.
+
+        Raises:
+            LakeError: Main itself is written, or has something that the branch does not have; or catalog or storage
+                failed.
+        """
+
+
 class Lake(Protocol):
     """The lake. Calls block; every target is used by one caller at a time, different targets side by side.
 
@@ -455,6 +481,7 @@ class Lake(Protocol):
     maintenance: Maintenance  #: of its tables' files
     about: About  #: is told what it keeps of kuvasz itself
     tags: Tags  #: of its tables
+    branches: Branches  #: of its tables
 
     @property
     def commit_conflicts(self) -> int:

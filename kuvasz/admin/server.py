@@ -23,6 +23,7 @@ from kuvasz.admin.api.map_request import MapRequests
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
+from kuvasz.admin.branches.publish_request import PublishRequests
 from kuvasz.admin.door import Handler
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.erasures.erasure_answers import ErasureAnswers
@@ -195,6 +196,7 @@ class AdminServer:
             ).answer,
             **ErasureAnswers(app, self.live_map, looks or {}, self.redact, erasures).handlers(),
             "cut": CutRequests(app).answer,
+            "publish": PublishRequests(app, self.redact).answer,
             "verify": VerificationRequests(self.live_map, self.redact).answer,
         }
         self._answers = Answers(app, self.observer, self.live_map, self.report, callers, self.redact, more)

@@ -60,6 +60,7 @@ NOBODY = "nobody"
 #: What feeds of one target must agree on.
 _SHARED = (
     "type", "key", "partition_by", "sort_by", "deletes", "location", "properties", "maintenance", "commit_interval",
+    "branch",
 )  # fmt: skip
 
 

@@ -296,6 +296,14 @@ def _catalog(value: str) -> str:
     return value
 
 
+def _branch(value: str) -> str:
+    # Spark SQL has it in a name (table.branch_<name>).
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}", value) is None or value.startswith("cut_"):
+        msg = f"must be letters, digits, _ and -, and not begin with cut_, as tags of cuts do, not {value!r}"
+        raise ValueError(msg)
+    return value
+
+
 def split_address(address: str) -> tuple[str, int]:
     """Return host and port; brackets of an IPv6 address are taken off.
 
@@ -467,6 +475,7 @@ RouteValue: TypeAlias = Annotated[
 Namespace: TypeAlias = Annotated[str, AfterValidator(_namespace)]
 OffOrNamespace: TypeAlias = Annotated[Namespace | None, BeforeValidator(_off)]
 Catalog: TypeAlias = Annotated[str, AfterValidator(_catalog)]
+Branch: TypeAlias = Annotated[str, AfterValidator(_branch)]
 Address: TypeAlias = Annotated[str, AfterValidator(_address)]
 Token: TypeAlias = Annotated[
     InstanceOf[SecretText],

@@ -215,6 +215,10 @@ class LakeConfig(Section):
     """When someone rolled a table back, replaced it, or restored an older catalog: stop the table with an error;
     repair: compare it with its sources and mend what differs."""
 
+    branch: kinds.Branch = "main"
+    """The branch that the targets' commits go to, where their entries say nothing else. With another than `main`,
+    which readers see, `kuvasz publish` shows them what there is; positions and columns are of the whole table."""
+
     about: kinds.OffOrNamespace | None = None
     """A namespace in which kuvasz keeps tables about the lake itself: its commits, what happened, how far each source
     is (docs/about-the-lake.md), such as `_kuvasz`; `off` for none. No target may be in it."""
@@ -935,6 +939,9 @@ class TableConfig(Section):
     location: kinds.Text | None = None
     """Where the target's files lie, a path or a url of the lake's store; in the warehouse by default. A table that is
     there already stays where it is."""
+
+    branch: kinds.Branch | None = None
+    """The target's branch that is written, instead of `lake.branch`: `main`, or one that `kuvasz publish` shows."""
 
     properties: kinds.Texts = Field(default_factory=dict)
     """Iceberg's table properties that the target is to have: `owner`, `read.split.target-size`, and for the files

@@ -33,6 +33,7 @@ class SourceTableSpec:
             where `schemas` takes it in. Empty for any other entry, and for that of the collapse itself.
         schemas: `UrlConfig.schemas` of its source: it stands for the table of its name in each of these schemas.
         group: The group all of whose targets change in one commit; None: its target is committed on its own.
+        branch: The target's branch that is written.
     """
 
     table: TableName
@@ -43,6 +44,7 @@ class SourceTableSpec:
     member: str = ""
     schemas: str | None = None
     group: str | None = None
+    branch: str = "main"
 
     @property
     def identifier(self) -> str:
@@ -334,4 +336,5 @@ def _spec(lake: LakeConfig, key: str, table: TableConfig, with_sid: frozenset[tu
         namespace=namespace,
         target=target,
         has_sid=(namespace, target) in with_sid,
+        branch=table.branch or lake.branch,
     )

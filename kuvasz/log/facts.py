@@ -78,6 +78,7 @@ FACTS: Final[dict[str, Fact]] = {
             "rewritten_bytes": "written by maintenance since the start",
             "rows": "of changes: messages for rows, as the source sent them; of copies and files, rows",
             "snapshot": "Iceberg's id of it",
+            "snapshot_before": "Iceberg's id of the one that was shown before",
             "source_commit_us": "when its newest transaction committed, µs since 2000 UTC by the source's clock",
             "status": "of the answer over HTTP",
             "total": "parts of a table that is being copied",

@@ -103,7 +103,7 @@ class LakeView:
             return None
         positions = source_positions.parse(found.properties, name)
         return LineageView(
-            lineage=lineage_of(snapshots_of(found, name), found.metadata.current_snapshot_id, positions),
+            lineage=lineage_of(snapshots_of(found, name), head_of(found), positions),
             type=TableType(found.properties.get(table_identity.TYPE_PROPERTY, TableType.CLONE)),
             metadata_location=found.metadata_location,
         )
@@ -124,6 +124,12 @@ class LakeView:
             if _is_to_be_made(error):
                 return None
             raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
+
+
+def head_of(found: Table) -> int | None:
+    """Return the newest snapshot of the branch that is written; of main, as long as there is no such branch."""
+    branch = found.metadata.refs.get(found.properties.get(table_identity.BRANCH_PROPERTY, table_identity.MAIN))
+    return found.metadata.current_snapshot_id if branch is None else branch.snapshot_id
 
 
 def snapshots_of(found: Table, name: str) -> dict[int, LakeSnapshot]:

@@ -280,6 +280,7 @@ class LocalTable:
         self.name, self.uuid, self.location = stored.name, stored.uuid, stored.location
         self.seen = stored.now
         self.snapshots = _Snapshots(self)
+        self.branch = _Branch()
         self.schema = _Schema(self)
         self.layout = _Layout(self)
 
@@ -350,6 +351,18 @@ class LocalTable:
         self._catalog.ask()
         for file in Path(self.location.removeprefix("file://"), "data").iterdir():
             yield f"{self.location}/data/{file.name}", file.stat().st_mtime
+
+
+class _Branch:
+    """See `kuvasz.lake.jvm.refs.branch.Branch`; there is none but the table's own."""
+
+    name = "main"
+
+    def settle(self, name: str) -> None:
+        assert name == self.name
+
+    def note_fork(self) -> None:
+        pass
 
 
 class _Snapshots:

@@ -28,10 +28,11 @@ ORDINARY = frozenset(
     offset offsets on one only open operations option options order ordered ordering origin orphans other out
     outcome output own ownership page parameter park parking part partition partitions parts pause pg pipeline plain
     plan planning policy position
-    postgres preflight preparation problem progress projecting projection publication publications put query range
-    rates read reader readers reading recovery redactor refused rejoin relation relax removal removed rename renamed
-    renames repair replaced replay replaying replica replication report request requests reset retry rewrite rights
-    role round row rows rule run running schedule schema scope secret section seen selection sent server session
+    postgres preflight preparation problem progress projecting projection publication publications publish published
+    put query range branches rates read reader readers reading recovery redactor refused rejoin relation relax
+    removal removed rename renamed renames repair replaced replay replaying replica replication report request
+    requests reset retry rewrite rights role round row rows rule run running schedule schema scope secret section
+    seen selection sent server session
     setting settings setup severity share shared show shutdown signal signing slice slot snapshot source spark spec
     sqlite stage start state states status stderr step store stored stream stuck summarize swapped sync system table
     tables taken taking task text thread time timeline tls to token too trace tracing track transaction transactions

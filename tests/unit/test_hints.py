@@ -72,6 +72,10 @@ FOLLOWED = {
     ),
     r"openssl genpkey": ("unit/lake/java/test_signing_key.py", "shlex.split(command)"),
     r"--with-tags removes": ("integration/test_erase.py", "with_tags=True"),
+    r"kuvasz publish --table …|start kuvasz (once )?with (it|that)|system\.set_current_snapshot|DROP BRANCH": (
+        "contract/test_branches.py", "# as the hint says",
+    ),
+    r"kuvasz publish --force": ("unit/admin/branches/test_publish_request.py", "# as the hint says"),
     r"begin again: it goes on where it was": ("integration/test_erase.py", "world.command("),
     r"whole paths|the whole path": ("unit/verbs/maps/test_stored.py", "taken_in(store, file, {}).is_new"),
 }  # fmt: skip
@@ -100,7 +104,7 @@ NOT_FOLLOWED = {
     r"|which is the"
     r"|the first: |expressions are to mean|snapshots longer|--sid|own columns|or name columns|as they were"
     r"|`lake: |read it again|see the manual|needs quotes|check quotes|begin with|see its spelling|UTF-8"
-    r"|own folder|switch the option": _CHOICE,
+    r"|own folder|switch the option|says where it is written|as the source or the lake calls it": _CHOICE,
     r"^check |^make room|^free space|^see (that|the cluster|whether|Spark|the log|`jcmd|its log)|^install"
     r"|^set AWS_REGION"
     r"|^they come from Maven|more memory|memory of ten|give `spark|may (write|list)|has to be allowed|PEM"
@@ -113,7 +117,7 @@ NOT_FOLLOWED = {
     r"|another process|the server's log": _OTHERS,
     r"^it (has|wins|was|means|is a file|takes)|ends their|of all sources|^the (one|column|verbs|missed)|^docs/"
     r"|^a (column|table|time)"
-    r"|use jdbc|no kuvasz has|^use |staged|the gap|a row that says|^…|names are|^it …|none": _FACT,
+    r"|use jdbc|no kuvasz has|^use |staged|the gap|a row that says|^…|names are|^it …|none|^a lake in memory": _FACT,
     r"version of kuvasz|PostgreSQL 17|upgrade the server": _VERSION,
     r"report it|breaks the replication protocol": _REPORT,
 }  # fmt: skip

@@ -107,6 +107,8 @@ ELSEWHERE = {
     # Calls into the JVM: only Iceberg says whether they are right.
     "lake/jvm/catalog.py": "contract/test_iceberg.py",
     "lake/jvm/remains/remains.py": "integration/test_erase.py",
+    "lake/jvm/refs/branch.py": "contract/test_branches.py",
+    "lake/iceberg/branches.py": "contract/test_branches.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
     "lake/jvm/commit_files.py": "contract/test_commit_files.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",

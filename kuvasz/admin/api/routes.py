@@ -7,6 +7,7 @@ from typing import Final
 from kuvasz.admin.api.map_routes import MAP_ROUTES
 from kuvasz.admin.api.route import ERROR, TOKEN_ANSWERS, Body, BodyField, FieldKind, Route, RouteAnswer
 from kuvasz.admin.api.shapes import ref
+from kuvasz.admin.branches.publish_routes import PUBLISH_ROUTES
 from kuvasz.admin.entries.entry_routes import ENTRY_ROUTES
 from kuvasz.admin.erasures.erasure_routes import ERASURE_ROUTES
 from kuvasz.admin.looks.look_routes import LOOK_ROUTES
@@ -285,6 +286,7 @@ ROUTES: Final = (
     *SOURCE_ROUTES,
     *ERASURE_ROUTES,
     *ENTRY_ROUTES,
+    *PUBLISH_ROUTES,
     *LOOK_ROUTES,
     Route(
         name="openapi",

@@ -243,6 +243,17 @@ SHAPES: Final[dict[str, Schema]] = {
         next_at=_or_null(_NUMBER, "Unix seconds."),
     ),
     "UnmaintainedTable": _object("A table that could not be looked after.", target=_TEXT, error=_TEXT),
+    "PublishedTables": _object(
+        "What main shows.", tables=listed({"anyOf": [ref("PublishedTable"), ref("UnpublishedTable")]})
+    ),
+    "PublishedTable": _object(
+        "A table whose main shows its branch.",
+        target=_TEXT,
+        branch=_TEXT,
+        before=_or_null(_WHOLE, "The snapshot that main showed; null: none."),
+        after=_or_null(_WHOLE, "The snapshot that it shows."),
+    ),
+    "UnpublishedTable": _object("A table that cannot be published.", target=_TEXT, error=_TEXT, hint=_or_null(_TEXT)),
     "Verified": _object(
         "What a comparison found.",
         exit_code=_told(_WHOLE, "0: equal, or all mended; 4: keys differ; 1: something could not be compared."),

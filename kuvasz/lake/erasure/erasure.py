@@ -16,6 +16,7 @@ from kuvasz.lake.erasure.table_erasure import TableErasure
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.files import store_access
+from kuvasz.lake.format.table_identity import MAIN
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.maintenance.maintenance import Maintainer
@@ -81,6 +82,20 @@ class Erasure:
             raise ConfigError(
                 f"tags and branches hold older snapshots, with the rows that are to go: {'; '.join(named)}",
                 hint="--with-tags removes them; cuts are such tags. Without it nothing is done",
+            )
+
+    def refuse_branches(self, targets: Sequence[Target]) -> None:
+        """Refuse to begin where another branch than main is written: main would keep what is to go.
+
+        Raises:
+            ConfigError: One is; all are named.
+        """
+        found = {target.name: there.branch.name for target in targets if (there := self._catalog.load(target.name))}
+        if others := [f"{name}: {branch}" for name, branch in found.items() if branch != MAIN]:
+            raise ConfigError(
+                f"tables are written to a branch besides main, which would keep the rows that are to go: "
+                f"{'; '.join(others)}",
+                hint="`kuvasz publish` it, take `branch` out of the map, start kuvasz once with that, and erase then",
             )
 
     def sign(self, key: SigningKey, text: str) -> str:

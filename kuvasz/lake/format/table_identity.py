@@ -21,6 +21,10 @@ SEED_PROPERTY = "kuvasz.seed"
 KEY_PROPERTY = "kuvasz.key"
 TYPE_PROPERTY = "kuvasz.type"
 
+#: The branch that is written; not there: the table's own, which is `MAIN`.
+BRANCH_PROPERTY = "kuvasz.branch"
+MAIN = "main"
+
 #: Set on tables with `Target.has_members`.
 MEMBERS_PROPERTY = "kuvasz.members"
 

@@ -25,6 +25,7 @@ from kuvasz.lake.copies.copy_commits import CopyCommits
 from kuvasz.lake.copies.order import Order
 from kuvasz.lake.copies.repair import RepairJob
 from kuvasz.lake.copies.turns import CopyTurns
+from kuvasz.lake.iceberg.branches import IcebergBranches
 from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
 from kuvasz.lake.iceberg.source_notes import IcebergSourceNotes
@@ -69,6 +70,7 @@ class IcebergLake(Lake):
         self._tables = Tables(config, self.engine, witness)
         self.notes = IcebergSourceNotes(self._tables)
         self.tags = IcebergTags(self._tables)
+        self.branches = IcebergBranches(self.engine)
         self.about = LakeAbout(config.lake.about, config.lake.about_keep, self._tables.loaded)
         self.maintenance = IcebergMaintenance(config, self.engine, self._tables, self.about.tables)
         self._write_stage: WriteStage | None = None

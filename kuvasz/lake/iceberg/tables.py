@@ -150,6 +150,7 @@ class Tables:
         return found
 
     def _table(self, found: IcebergTable, target: Target) -> LakeTable:
+        found.branch.settle(target.branch)
         now = found.properties if target.properties else {}
         if other := {name: value for name, value in target.properties.items() if now.get(name) != value}:
             found.set_properties(other)
@@ -176,6 +177,8 @@ class Tables:
         }
         properties |= {f"write.metadata.metrics.column.{name}": "full" for name in bounded(target, key)}
         properties |= target.properties
+        if target.branch != table_identity.MAIN:
+            properties[table_identity.BRANCH_PROPERTY] = target.branch
         names = ((SID,) if target.has_sid else ()) + key
         identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
         catalog = self._engine.catalog

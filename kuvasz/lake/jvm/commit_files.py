@@ -26,6 +26,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 
 from kuvasz.events import Event, EventLog
+from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
 
 _log = EventLog(__name__)
 
@@ -126,7 +127,11 @@ public class %(name)s {
   }
 
   public boolean readAhead(Table table) throws Exception {
-    Snapshot snapshot = table.currentSnapshot();
+    String branch = (String) table.properties().get("%(branch)s");
+    Snapshot snapshot = branch == null ? null : table.snapshot(branch);
+    if (snapshot == null) {
+      snapshot = table.currentSnapshot();
+    }
     if (snapshot == null) {
       return true;
     }
@@ -659,7 +664,7 @@ def install(jvm: Any) -> CommitFiles | None:  # noqa: ANN401
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         name = f"CommitFiles{next(_NUMBERS)}"
-        compiler.cook(_SOURCE % {"name": name})
+        compiler.cook(_SOURCE % {"name": name, "branch": BRANCH_PROPERTY})
         made = compiler.getClassLoader().loadClass(f"kuvasz.{name}")
         [constructor] = made.getConstructors()
         long, arguments = jvm.java.lang.Long.valueOf, jvm.java.util.ArrayList()

@@ -14,9 +14,11 @@ from py4j.protocol import Py4JJavaError
 
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format.schema import SID
+from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
 from kuvasz.lake.jvm.iceberg_layout import IcebergLayout
 from kuvasz.lake.jvm.iceberg_schema import IcebergSchema, put_properties
 from kuvasz.lake.jvm.jvm_errors import class_of, gone
+from kuvasz.lake.jvm.refs.branch import Branch
 from kuvasz.lake.jvm.remains.remains import Remains
 from kuvasz.lake.jvm.snapshots import Snapshots
 from kuvasz.lake.jvm.table_handle import TableHandle
@@ -50,6 +52,7 @@ class IcebergTable:
         self.schema = IcebergSchema(self._handle)
         self.layout = IcebergLayout(self._handle, self.schema)
         self.remains = Remains(self._handle)
+        self.branch = Branch(self._handle)
         self._properties: tuple[str, Mapping[str, str]] = ("", {})  # where the metadata was that had them
 
     # What it is
@@ -147,7 +150,10 @@ class IcebergTable:
             update = transaction.updateProperties()
             put_properties(update, properties)
             update.commit()
-            transaction.newFastAppend().commit()
+            append, branch = transaction.newFastAppend(), self._handle.java.properties().get(BRANCH_PROPERTY)
+            if branch is not None:
+                append.toBranch(branch)
+            append.commit()
             transaction.commitTransaction()
 
     # Files
@@ -185,8 +191,8 @@ class IcebergTable:
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
         """Yield the files of the current snapshot, with the bounds of the sid, which say whose rows a file holds.
 
-        On demand those committed first come first; files of one commit are ordered by name (see
-        `kuvasz.lake.format.naming`).
+        The snapshot is that of the branch that is written. On demand those committed first come first; files of one
+        commit are ordered by name (see `kuvasz.lake.format.naming`).
         """
         with self._handle.asking():
             files = (

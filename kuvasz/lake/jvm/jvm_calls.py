@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JError
 
 from kuvasz.events import Event, EventLog
+from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,11 +61,17 @@ import %(node)s;
 public class %(name)s {
   public String look(Table table) {
     table.refresh();
-    Snapshot snapshot = table.currentSnapshot();
+    Snapshot snapshot = this.head(table);
     String id = snapshot == null ? "-" : String.valueOf(snapshot.snapshotId());
     String parent = snapshot == null || snapshot.parentId() == null ? "-" : String.valueOf(snapshot.parentId());
     long sequence = snapshot == null ? 0 : snapshot.sequenceNumber();
     return id + " " + parent + " " + table.schema().schemaId() + " " + sequence;
+  }
+
+  public Snapshot head(Table table) {
+    String branch = (String) table.properties().get("%(branch)s");
+    Snapshot found = branch == null ? null : table.snapshot(branch);
+    return found == null ? table.currentSnapshot() : found;
   }
 
   public byte[] properties(Table table, String seen) throws Exception {
@@ -82,6 +89,10 @@ public class %(name)s {
 
   public CloseableIterable scan(Table table, String bounded) {
     TableScan scan = table.newScan();
+    String branch = (String) table.properties().get("%(branch)s");
+    if (branch != null && table.snapshot(branch) != null) {
+      scan = (TableScan) scan.useRef(branch);
+    }
     if (table.schema().findField(bounded) != null) {
       scan = (TableScan) scan.includeColumnStats(Collections.singletonList(bounded));
     }
@@ -129,6 +140,10 @@ public class %(name)s {
 
   private void changeRows(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
     RowDelta delta = transaction.newRowDelta();
+    String branch = (String) table.properties().get("%(branch)s");
+    if (branch != null) {
+      delta.toBranch(branch);
+    }
     if (direct != null) {
       delta.scanManifestsWith(direct);
       delta.writeManifestsWith(direct, 1);
@@ -179,7 +194,7 @@ public class %(name)s {
 
 
 class CurrentState(NamedTuple):
-    """What a table is now."""
+    """What a table is now, on the branch that is written (`kuvasz.lake.jvm.refs.branch`)."""
 
     snapshot_id: int | None
     parent_id: int | None
@@ -202,6 +217,13 @@ class JvmCalls:
     def look(self, handle: Any) -> CurrentState:  # noqa: ANN401
         """Look at the catalog again."""
         return _state(self._compiled.look(handle))
+
+    def head(self, handle: Any) -> Any:  # noqa: ANN401
+        """Return Iceberg's newest snapshot of the branch that is written, as of the last look; None if it is empty.
+
+        As long as there is no such branch it is that of the table's own, upon which Iceberg begins it.
+        """
+        return self._compiled.head(handle)
 
     def properties(self, handle: Any, seen: str) -> tuple[str, Mapping[str, str]] | None:  # noqa: ANN401
         """Return where the table's metadata is, empty if nobody knows, and the properties in it.
@@ -262,7 +284,7 @@ def install(jvm: Any, direct: Any) -> JvmCalls | None:  # noqa: ANN401
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         name = f"JvmCalls{next(_NUMBERS)}"
-        compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode"})
+        compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode", "branch": BRANCH_PROPERTY})
         return JvmCalls(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
     except Py4JError:
         _log.tell(Event.INSIDE_FAILED)

@@ -10,6 +10,7 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
+from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
 from kuvasz.lake.jvm.jvm_calls import CurrentState
 
 if TYPE_CHECKING:
@@ -35,12 +36,18 @@ class PlainCalls:
     def look(self, handle: Any) -> CurrentState:  # noqa: ANN401
         """Look at the catalog again."""
         handle.refresh()
-        schema_id, snapshot = int(handle.schema().schemaId()), handle.currentSnapshot()
+        schema_id, snapshot = int(handle.schema().schemaId()), self.head(handle)
         if snapshot is None:
             return CurrentState(None, None, schema_id, 0)
         parent = snapshot.parentId()
         number, parent_id = int(snapshot.snapshotId()), None if parent is None else int(parent)
         return CurrentState(number, parent_id, schema_id, int(snapshot.sequenceNumber()))
+
+    def head(self, handle: Any) -> Any:  # noqa: ANN401
+        """Return Iceberg's newest snapshot of the branch that is written, or of the table's own without that."""
+        branch = handle.properties().get(BRANCH_PROPERTY)
+        found = None if branch is None else handle.snapshot(branch)
+        return handle.currentSnapshot() if found is None else found
 
     def properties(self, handle: Any, seen: str) -> tuple[str, Mapping[str, str]] | None:  # noqa: ANN401
         """Return where the table's metadata is and the properties in it; None where it is still what was seen."""
@@ -70,7 +77,9 @@ class PlainCalls:
             tasks.close()
 
     def _scan(self, handle: Any, bounded: str) -> Any:  # noqa: ANN401
-        scan = handle.newScan()
+        scan, branch = handle.newScan(), handle.properties().get(BRANCH_PROPERTY)
+        if branch is not None and handle.snapshot(branch) is not None:
+            scan = scan.useRef(branch)
         if handle.schema().findField(bounded) is None:
             return scan
         # A scan leaves all bounds out unless it is asked.
@@ -106,11 +115,11 @@ class PlainCalls:
             self._row_delta(handle, transaction, commit, is_local=is_local)
 
     def rewrite(
-        self, handle: Any, transaction: Any, commit: TableCommit, branch: str = "main", *, is_local: bool  # noqa: ANN401
+        self, handle: Any, transaction: Any, commit: TableCommit, branch: str | None = None, *, is_local: bool  # noqa: ANN401
     ) -> None:  # fmt: skip
-        """Swap files in a snapshot of the operation `replace`."""
+        """Swap files in a snapshot of the operation `replace`, on the branch that is written or another one."""
         rewrite = transaction.newRewrite()
-        rewrite.toBranch(branch)
+        _to_branch(rewrite, handle, branch)
         self._in_our_thread(rewrite, is_local=is_local)
         self._give(
             handle,
@@ -126,6 +135,7 @@ class PlainCalls:
 
     def _row_delta(self, handle: Any, transaction: Any, commit: TableCommit, *, is_local: bool) -> None:  # noqa: ANN401
         delta = transaction.newRowDelta()
+        _to_branch(delta, handle)
         self._in_our_thread(delta, is_local=is_local)
         self._give(
             handle,
@@ -165,6 +175,13 @@ class PlainCalls:
             # read in microseconds, doing it at once is faster; where it takes a round trip, the pools stay.
             update.scanManifestsWith(self._direct)
             update.writeManifestsWith(self._direct, 1)
+
+
+def _to_branch(update: Any, handle: Any, other: str | None = None) -> None:  # noqa: ANN401
+    """Have an update be made on a branch: another one, or that which is written."""
+    branch = other or handle.properties().get(BRANCH_PROPERTY)
+    if branch is not None:
+        update.toBranch(branch)
 
 
 def _specs(handle: Any) -> Callable[[int], Any]:  # noqa: ANN401

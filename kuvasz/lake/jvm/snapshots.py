@@ -1,4 +1,7 @@
-"""The snapshots of one Iceberg table: which one is current, where it comes from, and which are let go."""
+"""The snapshots of one Iceberg table: which one is current, where it comes from, and which are let go.
+
+The current one is the newest of the branch that is written, `kuvasz.lake.jvm.refs.branch`: mostly the table's own.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +32,21 @@ class Snapshots:
     def current_id(self) -> int | None:
         """Id of the current snapshot, None for an empty table."""
         with self._handle.asking():
-            snapshot = self._handle.java.currentSnapshot()
+            snapshot = self._handle.head()
             return None if snapshot is None else int(snapshot.snapshotId())
 
     @property
     def sequence(self) -> int:
         """Sequence number of the current snapshot: that of the files it brought; 0 for an empty table."""
         with self._handle.asking():
-            snapshot = self._handle.java.currentSnapshot()
+            snapshot = self._handle.head()
             return 0 if snapshot is None else int(snapshot.sequenceNumber())
 
     @property
     def parent_id(self) -> int | None:
         """Id of the current snapshot's parent, None if there is none."""
         with self._handle.asking():
-            snapshot = self._handle.java.currentSnapshot()
+            snapshot = self._handle.head()
             parent = None if snapshot is None else snapshot.parentId()
             return None if parent is None else int(parent)
 
@@ -75,7 +78,7 @@ class Snapshots:
             Also true where ancestors were expired that could have told.
         """
         with self._handle.asking():
-            snapshot = self._handle.java.currentSnapshot()
+            snapshot = self._handle.head()
             while snapshot is not None:
                 if int(snapshot.snapshotId()) == snapshot_id:
                     return True
@@ -97,7 +100,7 @@ class Snapshots:
             search ends where they were expired.
         """
         with self._handle.asking():
-            snapshot = self._handle.java.currentSnapshot()
+            snapshot = self._handle.head()
             while snapshot is not None:
                 value = snapshot.summary().get(entry)
                 if value is not None:
@@ -153,7 +156,7 @@ class Snapshots:
                 raise LakeError(
                     f"{place_of(table=self._handle.name)}: there is a tag {name}", hint="choose another name"
                 )
-            snapshot = self._handle.java.currentSnapshot()
+            snapshot = self._handle.head()
             if snapshot is None:
                 return None
             manage = self._handle.java.manageSnapshots().createTag(name, snapshot.snapshotId())

@@ -79,6 +79,10 @@ class TableHandle:
         if self._vended is not None:
             self.java = self._vended.current(self.java)
 
+    def head(self) -> Any:  # noqa: ANN401
+        """Return Iceberg's newest snapshot of the branch that is written; None if the table is empty."""
+        return self.classes.calls.head(self.java)
+
     def to_commit(self) -> tuple[Any, bool]:
         """Return the table ready for one commit, and whether its manifests are to be read in the calling thread."""
         self.renew()

@@ -21,7 +21,7 @@ from kuvasz.lake.memory.write_stage import MemoryWriteStage
 from kuvasz.model import TableType
 from kuvasz.modes import dispatch
 from kuvasz.modes.rejects import RECORD
-from kuvasz.ports import ANY_PACE, About, Gap, Lake, Maintenance, Receipt, Tags
+from kuvasz.ports import ANY_PACE, About, Branches, Gap, Lake, Maintenance, Published, Receipt, Tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -102,6 +102,16 @@ class MemoryTags(Tags):
         del self.rows[target, name]
 
 
+class MemoryBranches(Branches):
+    """There is none but main."""
+
+    @override
+    def publish(self, target: str, *, is_trial: bool = False) -> Published:
+        """See `kuvasz.ports.Branches.publish`."""
+        message = f"{place_of(table=target)}: main is written, so there is nothing to publish"
+        raise LakeError(message, hint="a lake in memory has no branches")
+
+
 class MemoryLake(Lake):
     """See the module.
 
@@ -124,6 +134,7 @@ class MemoryLake(Lake):
         )
         self.maintenance = MemoryMaintenance()
         self.tags = MemoryTags(self)
+        self.branches = MemoryBranches()
 
     @property
     @override

@@ -199,6 +199,7 @@ def definition(spec: SourceTableSpec) -> Mapping[str, object]:
         "sort_by": spec.config.sort_by,
         "deletes": spec.config.deletes,
         "location": spec.config.location,
+        "branch": spec.branch,
         "properties": spec.config.properties,
         "maintenance": spec.config.maintenance,
         "partitions_regex": spec.config.partitions_regex is not None,

@@ -190,6 +190,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         location=spec.config.table_location,
         properties=spec.config.properties,
         maintenance=spec.config.maintenance.said,
+        branch=spec.branch,
     )
 
 

@@ -28,7 +28,7 @@ from kuvasz.verbs import moments, text
 from kuvasz.verbs.lake import row_at_source, row_key, row_life
 from kuvasz.verbs.lake.row_life import LakeRow, RowEvent, RowEventKind
 from kuvasz.verbs.lake.row_places import Place, RowPlaces
-from kuvasz.verbs.lakeview import LakeView, snapshots_of
+from kuvasz.verbs.lakeview import LakeView, head_of, snapshots_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -104,7 +104,7 @@ def _of_table(found: Table, target: MappedTarget, feeds: Sequence[TargetFeed], a
     by = tuple(json.loads(found.properties.get(table_identity.KEY_PROPERTY, "[]")))
     sid = _sid(target, feeds, asked.sid)
     key = row_key.parse(asked.key, sid, by, (columns, found.schema()), target.identifier)
-    lineage = lineage_of(snapshots_of(found, target.identifier), found.metadata.current_snapshot_id,
+    lineage = lineage_of(snapshots_of(found, target.identifier), head_of(found),
                          source_positions.parse(found.properties, target.identifier))  # fmt: skip
     places = RowPlaces(found, key)
     chain = [one for step in lineage.steps if (one := found.snapshot_by_id(step.snapshot.id)) is not None]

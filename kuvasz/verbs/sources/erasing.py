@@ -133,6 +133,7 @@ def run(
         with erasure.opened(config, session) as work:
             seal = Seal(work, signs_with)
             everything = [*targets, *work.about()]
+            work.refuse_branches(everything)
             if not with_tags:
                 work.refuse_names(everything)
             begin(journal, sid=tenant.sid, databases=list(tenant.databases), with_tags=with_tags)

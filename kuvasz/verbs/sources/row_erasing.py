@@ -104,6 +104,7 @@ def run(
         with erasure.opened(config, session) as work:
             seal = erasing.Seal(work, signs_with)
             rejects = work.rejects()
+            work.refuse_branches([*targets, *rejects])
             if not with_tags:
                 work.refuse_names([*targets, *rejects])
             erasing.begin(journal, with_tags=with_tags)

@@ -75,7 +75,10 @@ def head(name: str, table: Table) -> dict[str, Any]:
         "last_sequence_number": getattr(metadata, "last_sequence_number", None),
         "snapshots": len(metadata.snapshots),
         "metadata_files": len(metadata.metadata_log),
-        "refs": {ref: str(one.snapshot_ref_type) for ref, one in metadata.refs.items()},
+        "refs": {
+            ref: {"type": str(one.snapshot_ref_type), "snapshot_id": one.snapshot_id}
+            for ref, one in metadata.refs.items()
+        },
         "schema": [
             {"id": field.field_id, "name": field.name, "type": str(field.field_type), "required": field.required}
             for field in table.schema().fields

@@ -30,6 +30,13 @@ def test_orders_have_a_direction_and_a_place_for_nulls(term: str) -> None:
     assert TableConfig(sort_by=(term,)).sort_by == (term,)
 
 
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "a`b", "-a", "cut_x", "x" * 129])
+def test_a_branch_is_a_name_that_sql_takes_and_no_cut_has(name: str) -> None:
+    with pytest.raises(ValueError, match="must be letters, digits, _ and -"):
+        TableConfig(branch=name)
+    assert TableConfig(branch="audit-2026_1").branch == "audit-2026_1"
+
+
 def test_decimals_are_normalised() -> None:
     table = TableConfig(decimals={"a": " Decimal( 12 , 2 ) "})
     assert table.decimals == {"a": "decimal(12,2)"}

@@ -160,6 +160,8 @@ OPTIONS = [
 #: Options that the configuration itself carries out, by the name of what it gives to others.
 RESOLVED = {
     ("DatabaseConfig", "urls"): "config/sources.py",
+    ("LakeConfig", "branch"): "config/sources.py",
+    ("TableConfig", "branch"): "config/sources.py",
     ("DatabaseConfig", "tables"): "config/sources.py",
     ("UrlConfig", "url"): "config/sources.py",
     ("UrlConfig", "sid"): "config/sources.py",

@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.config import sources
 from kuvasz.config.load import load
-from kuvasz.config.model import OnSlotLost
+from kuvasz.config.model import Config, OnSlotLost
 from kuvasz.model import TableName, TableType
 from tests.support.maps import loaded
 
@@ -155,3 +155,11 @@ def test_a_table_with_routes_is_an_entry_for_each_target(tmp_path: Path) -> None
     assert items[0].is_beside(items[1])
     assert not items[0].is_beside(orders[0])
     assert not items[0].is_beside(items[0])
+
+
+def test_a_branch_is_that_of_the_table_else_of_the_lake() -> None:
+    tables = {"items": None, "others": {"branch": "audit"}, "plain": {"branch": "main"}}
+    group = {"database": "shop", "urls": [{"url": "postgresql://eu/shop"}], "tables": tables}
+    maps = [Config.model_validate({"lake": lake, "databases": [group]}) for lake in ({}, {"branch": "staging"})]
+    found = [[spec.branch for spec in sources.resolve(one)[0].tables] for one in maps]
+    assert found == [["main", "audit", "main"], ["staging", "audit", "main"]]

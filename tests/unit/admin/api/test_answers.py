@@ -16,6 +16,7 @@ from kuvasz.admin.api.map_request import MapRequests
 from kuvasz.admin.api.route import Route
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.api.verify_request import VerificationRequests
+from kuvasz.admin.branches.publish_request import PublishRequests
 from kuvasz.admin.entries.entry_changes import entry_handlers
 from kuvasz.admin.erasures.erasure_answers import ErasureAnswers
 from kuvasz.admin.live_map import LiveMap
@@ -47,6 +48,7 @@ def test_every_route_of_the_table_has_a_handler_and_the_reverse(tmp_path: Path) 
             erasures = ErasureAnswers(app, LiveMap(app), {}, Redactor(), None).handlers()
             more = {**entries, **looks, **sources, **erasures, **pages, "cut": CutRequests(app).answer}
             more |= MapRequests(LiveMap(app), Redactor()).handlers()
+            more["publish"] = PublishRequests(app, Redactor()).answer
             more["verify"] = VerificationRequests(LiveMap(app), Redactor()).answer
             return set(Answers(app, observer, LiveMap(app), report, Callers("geheim"), Redactor(), more).handlers())
         finally:

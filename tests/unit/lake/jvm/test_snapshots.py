@@ -54,7 +54,8 @@ class Java:
 
 def snapshots(java: Java) -> Snapshots:
     classes = SimpleNamespace(snapshot_json=lambda one: json.dumps({"snapshot-id": one.snapshotId()}))
-    return Snapshots(cast("Any", SimpleNamespace(java=java, asking=contextlib.nullcontext, classes=classes)))
+    handle = SimpleNamespace(java=java, asking=contextlib.nullcontext, classes=classes, head=java.currentSnapshot)
+    return Snapshots(cast("Any", handle))
 
 
 WHOLE = Java((10, None, 1, {"anchor": "a"}), (20, 10, 2, {}), (30, 20, 3, {}))

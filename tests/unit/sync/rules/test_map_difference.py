@@ -141,6 +141,7 @@ def test_each_difference_is_what_it_is(change: Callable[[Any], object], expected
         ({"partition_by": ["days(at)"]}, "partition_by"),
         ({"sort_by": ["id"]}, "sort_by"),
         ({"deletes": "soft"}, "deletes"),
+        ({"branch": "staging"}, "branch"),
         ({"partitions_regex": "items_.*"}, "partitions_regex"),
         ({"type": "append", "sort_by": ["id"]}, "type, sort_by"),
     ],

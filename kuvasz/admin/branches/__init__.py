@@ -1,0 +1,1 @@
+"""What is asked of branches over HTTP: that main shows what they have."""

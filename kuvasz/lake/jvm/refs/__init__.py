@@ -1,0 +1,1 @@
+"""Names of snapshots: the branch that is written, and its way to readers."""

@@ -1,0 +1,78 @@
+"""The verb `publish`: have main show what tables have on the branch that is written.
+
+The running kuvasz is asked, which knows whether all sources are in a table; without one it is done here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kuvasz.admin.branches.chosen import chosen
+from kuvasz.admin.branches.publish_request import as_json
+from kuvasz.config import sources as config_sources
+from kuvasz.errors import ConfigError
+from kuvasz.lake.iceberg import branches
+from kuvasz.verbs import remote, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kuvasz.config.model import Config
+
+
+def run(
+    config: Config, *, table: str | None, branch: str | None, is_trial: bool, is_forced: bool,
+    session: Any = None,  # noqa: ANN401 (Spark's)
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Publish tables of the map.
+
+    Args:
+        config: The whole configuration.
+        table: Only these, as their sources or the lake call them; each ``*`` stands for any text.
+        branch: Only those that the map has written to this one.
+        is_trial: Change nothing, and say what would be.
+        is_forced: Also tables of which a source is in error, or not copied yet.
+        session: A running Spark; started and stopped otherwise, where no kuvasz runs.
+
+    Returns:
+        Per table what main showed before and shows now, or `error` with its `hint`.
+
+    Raises:
+        ConfigError: The map has no such table.
+        Refused: The running kuvasz cannot publish.
+        LakeError: No kuvasz runs, and the lake cannot be reached.
+    """
+    targets = chosen(config_sources.resolve(config), table, branch)
+    try:
+        return remote.publish(config, table=table, branch=branch, is_trial=is_trial, is_forced=is_forced)
+    except (remote.NotRunning, remote.ForeignServer, ConfigError):
+        # Nobody runs, or it cannot be asked: Iceberg fences two writers.
+        outcomes = branches.publish_once(config, targets, is_trial=is_trial, session=session)
+    return [
+        as_json(target, outcome[1] if isinstance(outcome, tuple) else outcome)
+        for target, outcome in zip(targets, outcomes, strict=True)
+    ]
+
+
+def render(outcomes: Sequence[dict[str, Any]], *, is_trial: bool) -> str:
+    """Return the tables for a terminal."""
+    head = ("table", "branch", "main showed", "main shows" if not is_trial else "main would show")
+    rows = [
+        (one["target"], "", one["error"], "") if "error" in one
+        else (one["target"], one["branch"], _snapshot(one["before"]), _snapshot(one["after"]))
+        for one in outcomes
+    ]  # fmt: skip
+    hints = dict.fromkeys(one["hint"] for one in outcomes if one.get("hint"))
+    return "\n".join([text.table(head, rows), *(f"hint: {hint}" for hint in hints)])
+
+
+def _snapshot(number: int | None) -> str:
+    return "nothing" if number is None else str(number)
+
+
+def exit_code(outcomes: Sequence[dict[str, Any]]) -> int:
+    """Return 1 if a table cannot be published."""
+    return int(any("error" in outcome for outcome in outcomes))
+
+
+__all__ = ["exit_code", "render", "run"]

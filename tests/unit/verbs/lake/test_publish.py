@@ -1,0 +1,59 @@
+"""What the verb `publish` asks, does by itself, and prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kuvasz.config.model import Config
+from kuvasz.errors import LakeError
+from kuvasz.lake.iceberg import branches
+from kuvasz.ports import Published
+from kuvasz.verbs import remote
+from kuvasz.verbs.lake import publish
+
+CONFIG = Config.model_validate({
+    "lake": {"namespace": "shop", "branch": "staging"},
+    "databases": [{"database": "shop", "urls": [{"url": "postgresql://eu/shop"}],
+                   "tables": {"items": None, "others": None}}],
+})  # fmt: skip
+
+DONE = {"target": "shop.items", "branch": "staging", "before": None, "after": 7}
+REFUSED = {"target": "shop.others", "error": "table shop.others: it is gone", "hint": "see"}
+
+
+def run() -> list[dict[str, Any]]:
+    return publish.run(CONFIG, table=None, branch=None, is_trial=True, is_forced=False)
+
+
+def test_the_running_kuvasz_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(remote, "publish", lambda _, **given: asked.append(given) or [DONE])
+    assert run() == [DONE]
+    assert asked == [{"table": None, "branch": None, "is_trial": True, "is_forced": False}]
+
+
+def test_without_one_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: object, **__: object) -> None:
+        raise remote.NotRunning("nobody runs")
+
+    def once(config: Config, targets: list[str], *, is_trial: bool, session: object) -> list[Any]:
+        assert (targets, is_trial) == (["shop.items", "shop.others"], True)
+        error = LakeError("table shop.others: it is gone", hint="see")
+        return [Published(branch="staging", before=None, after=7), ("shop.others", error)]
+
+    monkeypatch.setattr(remote, "publish", nobody)
+    monkeypatch.setattr(branches, "publish_once", once)
+    assert run() == [DONE, REFUSED]
+
+
+def test_what_is_printed_names_snapshots_errors_and_hints() -> None:
+    lines = publish.render([DONE, REFUSED], is_trial=True).split("\n")
+    assert lines[0].split("  ")[-1].strip() == "main would show"
+    assert [line.split() for line in lines if line.startswith("shop.items")] == [
+        ["shop.items", "staging", "nothing", "7"]
+    ]
+    assert lines[-1] == "hint: see"
+    assert publish.exit_code([DONE, REFUSED]) == 1
+    assert publish.exit_code([DONE]) == 0
