@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from kuvasz.config.model import ClusterRole
@@ -18,6 +20,7 @@ from kuvasz.state.staged.memory import MemoryIndex
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
 from kuvasz.state.staged.ports import LogIndex, SourcesMoved, StagedPosition, StagedSlice
 from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(params=["memory", pytest.param("coordinator", marks=pytest.mark.postgres)])
@@ -329,6 +332,39 @@ def test_a_later_holder_has_a_greater_number() -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.postgres
+@pytest.mark.parametrize("is_append", [False, True])
+def test_rows_of_sources_are_locked_in_the_order_of_their_names(
+    database: Database, tmp_path: Path, is_append: bool
+) -> None:
+    for luck in ("mergejoin", "indexscan", "bitmapscan"):  # by which they would be found in their order
+        database.execute(f'ALTER DATABASE "{database.name}" SET enable_{luck} = off')
+    store = CoordinatorStore(lambda: database.url, "tests", tmp_path / "state", 30.0)
+    assert store._lease.take("tests", "") is None
+    index = store.log_index
+    index.open()
+    for source in ("us", "eu"):  # as a look at the whole table finds them
+        index.begin_anew(source, 100)
+
+    def change() -> None:
+        if is_append:
+            moves = {source: (position(100, 0), position(200, 1)) for source in ("us", "eu")}
+            index.append("a", [piece(source, 1, 200) for source in moves], moves)
+        else:
+            index.applied({"us": 150, "eu": 150})
+
+    lock = "SELECT FROM kuvasz.log_source WHERE source = %s FOR UPDATE"
+    with psycopg.connect(database.url) as other, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other.execute(lock, ("eu",))
+        changed = pool.submit(change)
+        waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s)"
+        wait_until(lambda: database.execute(waits, (database.name,)) == [(True,)], "it waits for the first row")
+        other.execute(f"{lock} NOWAIT", ("us",))  # it has not locked the second one
+        other.rollback()
+        changed.result(10)
+    store._database.close()
+
+
 def test_who_lost_the_lease_writes_nothing(database: Database, tmp_path: Path) -> None:
     stores = [CoordinatorStore(lambda: database.url, "tests", tmp_path / str(number), 30.0) for number in range(2)]
     late, holder = (store.log_index for store in stores)

@@ -95,12 +95,21 @@ INSERT INTO kuvasz.log_slice (cluster, source, last, first, through, is_open, ob
 SELECT %s, * FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::boolean[], %s::text[],
     %s::bigint[], %s::bigint[])
 """
+#: In the order of their names, before any of them is changed: two processes would else wait for each other.
+_LOCKED: Final = """
+WITH locked AS MATERIALIZED (
+    SELECT source FROM kuvasz.log_source WHERE cluster = %(cluster)s AND source = ANY(%(sources)s)
+    ORDER BY source FOR NO KEY UPDATE
+)
+"""
 #: One that stands where it is to go was moved by an attempt of which no answer came.
-_MOVE: Final = """
+_MOVE: Final = f"""
+{_LOCKED}
 UPDATE kuvasz.log_source AS s SET lsn = m.lsn, ended = m.ended, number = m.number
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])
-    AS m (source, was_lsn, was_number, past, lsn, ended, number)
-WHERE s.cluster = %s AND s.source = m.source AND m.past IN (0, s.past)
+FROM unnest(%(sources)s::text[], %(was_lsn)s::bigint[], %(was_number)s::bigint[], %(past)s::bigint[],
+    %(lsn)s::bigint[], %(ended)s::bigint[], %(number)s::bigint[])
+    AS m (source, was_lsn, was_number, past, lsn, ended, number), locked
+WHERE s.cluster = %(cluster)s AND s.source = m.source AND locked.source = m.source AND m.past IN (0, s.past)
     AND (s.lsn, s.number) IN ((m.was_lsn, m.was_number), (m.lsn, m.number))
 RETURNING s.source
 """
@@ -139,17 +148,26 @@ _SLICES: Final = """
 SELECT source, first, last, through, is_open, object, at, size FROM kuvasz.log_slice
 WHERE cluster = %s AND source = %s AND last > %s AND through > %s ORDER BY last LIMIT %s
 """
-_APPLIED: Final = """
+_APPLIED: Final = f"""
+{_LOCKED}
 UPDATE kuvasz.log_source AS s SET applied = greatest(s.applied, m.lsn)
-FROM unnest(%s::text[], %s::bigint[]) AS m (source, lsn) WHERE s.cluster = %s AND s.source = m.source
+FROM unnest(%(sources)s::text[], %(lsns)s::bigint[]) AS m (source, lsn), locked
+WHERE s.cluster = %(cluster)s AND s.source = m.source AND locked.source = m.source
 """
 _DROP_APPLIED: Final = """
-DELETE FROM kuvasz.log_slice AS l USING kuvasz.log_source AS s
-WHERE l.cluster = %s AND s.cluster = l.cluster AND s.source = l.source AND l.through <= s.applied
+DELETE FROM kuvasz.log_slice AS l USING (
+    SELECT l.source, l.last FROM kuvasz.log_slice AS l
+    JOIN kuvasz.log_source AS s ON s.cluster = l.cluster AND s.source = l.source
+    WHERE l.cluster = %(cluster)s AND l.through <= s.applied ORDER BY l.source, l.last FOR UPDATE OF l
+) AS gone
+WHERE l.cluster = %(cluster)s AND l.source = gone.source AND l.last = gone.last
 """
 _DROP_OBJECTS: Final = """
-DELETE FROM kuvasz.log_object AS o USING unnest(%s::text[]) AS removed (name)
-WHERE o.cluster = %s AND o.name = removed.name
+DELETE FROM kuvasz.log_object AS o USING (
+    SELECT name FROM kuvasz.log_object WHERE cluster = %(cluster)s AND name = ANY(%(removed)s)
+    ORDER BY name FOR UPDATE
+) AS removed
+WHERE o.cluster = %(cluster)s AND o.name = removed.name
 """
 _UNNEEDED: Final = """
 SELECT name FROM kuvasz.log_object AS o WHERE o.cluster = %s AND NOT EXISTS (
@@ -258,8 +276,10 @@ class CoordinatedIndex(LogIndex):
 
     def _move(self, session: Session, moves: Mapping[str, tuple[StagedPosition, StagedPosition]]) -> None:
         before, after = ([move[at] for move in moves.values()] for at in (0, 1))
-        columns = *_columns(before, "lsn", "number", "past"), *_columns(after, "lsn", "ended", "number")
-        moved = {source for (source,) in session.execute(_MOVE, (list(moves), *columns, self._cluster))}
+        given = dict(zip(("was_lsn", "was_number", "past"), _columns(before, "lsn", "number", "past"), strict=True))
+        given |= dict(zip(("lsn", "ended", "number"), _columns(after, "lsn", "ended", "number"), strict=True))
+        given |= {"cluster": self._cluster, "sources": list(moves)}  # type: ignore[dict-item]
+        moved = {source for (source,) in session.execute(_MOVE, given)}
         if len(moved) != len(moves):
             raise self._moved(moves.keys() - moved, len(moves))
 
@@ -314,9 +334,11 @@ class CoordinatedIndex(LogIndex):
         """See `LogIndex.applied`."""
         with self._database.session("shorten the log") as session, session.transaction():
             self._lease.prove(session)
-            session.execute(_APPLIED, (list(lsns), list(lsns.values()), self._cluster))
-            session.execute(_DROP_APPLIED, (self._cluster,))
-            session.execute(_DROP_OBJECTS, (list(removed), self._cluster))
+            given = {
+                "cluster": self._cluster, "sources": list(lsns), "lsns": list(lsns.values()), "removed": list(removed)
+            }  # fmt: skip
+            for query in (_APPLIED, _DROP_APPLIED, _DROP_OBJECTS):
+                session.execute(query, given)
             return [name for (name,) in session.execute(_UNNEEDED, (self._cluster, most))]
 
     @override

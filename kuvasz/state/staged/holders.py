@@ -54,12 +54,17 @@ _END_LATE: Final = """
 UPDATE kuvasz.lease SET owner = NULL
 WHERE starts_with(cluster, %(readers)s) AND owner IS NOT NULL AND until < clock_timestamp()
 """
+#: In the order of their names: two that take some at a time would else wait for each other.
 _HOLD: Final = f"""
+WITH locked AS MATERIALIZED (
+    SELECT source FROM kuvasz.log_source WHERE cluster = %(cluster)s AND source = ANY(%(sources)s)
+    ORDER BY source FOR NO KEY UPDATE
+)
 UPDATE kuvasz.log_source AS s
 SET holder = %(node)s, held = %(number)s, past = {NEXT_PAST.format("s.past")}, answer = NULL
-FROM unnest(%(sources)s::text[], %(pasts)s::bigint[]) AS m (source, past)
-WHERE s.cluster = %(cluster)s AND s.source = m.source AND s.past = m.past AND s.wanted IS NOT NULL
-    AND NOT EXISTS (SELECT FROM kuvasz.lease AS l WHERE {_LEASE})
+FROM unnest(%(sources)s::text[], %(pasts)s::bigint[]) AS m (source, past), locked
+WHERE s.cluster = %(cluster)s AND s.source = m.source AND locked.source = m.source AND s.past = m.past
+    AND s.wanted IS NOT NULL AND NOT EXISTS (SELECT FROM kuvasz.lease AS l WHERE {_LEASE})
 RETURNING s.source
 """
 _RELEASE: Final = f"""
