@@ -39,6 +39,7 @@ from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.sync import map_change
 from kuvasz.sync.catching_up import CatchingUp
 from kuvasz.sync.context.shared import Shared
+from kuvasz.sync.group_shares import GroupClaims
 from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules import map_difference
 from kuvasz.sync.rules.map_difference import MapDifference
@@ -78,14 +79,25 @@ class App:
         lake: Another lake than Iceberg, or one that is prepared.
         holds_lease: It is the one of its cluster that replicates, so whoever reads its slots is about to be gone.
         snapshot_only: Every table is copied once, as of one LSN of each source, and that is all.
+        claims: Which groups of the map it applies, where others apply as well; None: all.
     """
 
     def __init__(
-        self, config: Config, *, lake: Lake | None = None, holds_lease: bool = False, snapshot_only: bool = False
+        self,
+        config: Config,
+        *,
+        lake: Lake | None = None,
+        holds_lease: bool = False,
+        snapshot_only: bool = False,
+        claims: GroupClaims | None = None,
     ) -> None:
         state = state_of(config)
         self.patterns = PatternTables(state.feeds, may_keep=True)
         self.config = config = self.patterns.applied(config)
+        self._claims = claims
+        self.groups = None if claims is None else claims.groups  #: of the map, that are applied here; None: all
+        self.patterns.is_mine = self._is_mine
+        self.is_shared_out = claims is None  #: it has all that it is to have
         self.patterns.tell(config)
         self.lake: Lake = lake or IcebergLake(config, state.witness)
         self.states = TableStates(state.notes)
@@ -97,10 +109,11 @@ class App:
         self.phase = "starting"
         self.lot = ParkingLogs(logs_of(config), config.pipeline.park_bytes, progress.hold, progress.release)
         self._stop = asyncio.Event()
-        mapped = config_sources.resolve(config)
+        whole = config_sources.resolve(config)
+        mapped = map_difference.of_groups(whole, self.groups)
         self._holds_lease = holds_lease
-        self._staged = _staged(config, len(mapped)) if holds_lease else None
-        paces = config_sources.paces(mapped)
+        self._staged = _staged(config, len(whole), is_shared=claims is not None) if holds_lease else None
+        paces = config_sources.paces(whole)
         own = list(paces)
         self._targets = targets = Targets(mapped, config.pipeline.workers, own)
         policies = _policies(config.pipeline, tuple(paces.values()))
@@ -109,9 +122,12 @@ class App:
         shared = dataclasses.replace(
             self._shared(state, targets), holds_lease=holds_lease, is_snapshot_only=snapshot_only
         )
-        self._sources = Sources(mapped, shared.among(len(mapped), config.pipeline))
+        self._sources = Sources(mapped, shared.among(max(1, len(mapped)), config.pipeline))
         self.cuts = Cuts(self._workers, self.lake, self.states, self.progress)
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
+
+    def _is_mine(self, source: Source) -> bool:
+        return self.groups is None or source.database in self.groups
 
     def _worker(self, number: int, targets: Targets, policy: FlushPolicy) -> Worker:
         return Worker(
@@ -176,9 +192,12 @@ class App:
         Raises:
             ConfigError: It cannot follow without a restart, or a file that holds a part of a url cannot be read.
         """
-        earlier, ended = self._sources.earlier, self._sources.ended
+        return self._difference(config, self.groups if self._claims is None else self._claims.planned(config))
+
+    def _difference(self, config: Config, groups: frozenset[str] | None) -> MapDifference:
+        earlier, ended, before = self._sources.earlier, self._sources.ended, self.groups
         found = map_difference.difference(
-            self.config, config, earlier.defined, ended, earlier.sids, self._workers.own
+            self.config, config, earlier.defined, ended, earlier.sids, self._workers.own, (before, groups)
         )
         for source in (*found.added, *(one.source for one in found.changed)):
             source.url.get()
@@ -189,7 +208,12 @@ class App:
 
         Raises:
             LakeError: The lake does not answer.
+            MapBusy: Another process has taken a group since that was to be applied here.
+            StateError: The coordinator does not answer.
         """
+        if self._claims is not None and found.groups is not None:
+            self._claims.claim(found.groups)
+            self._adopt(found)
         self._sources.earlier.left((*found.added, *(one.source for one in found.changed)))
 
     @property
@@ -217,7 +241,9 @@ class App:
             MapBusy: See `refuse_if_changing`.
         """
         self.refuse_if_changing()
-        self.config = found.config
+        if found.groups_before != self.groups:
+            raise MapBusy("other groups are applied here by now", hint="try it again in a moment")
+        self.config, self.groups = found.config, found.groups
         self._workers.pace(found.config.pipeline.commit_interval)
         self._have_workers(found)
         self._sources.change(map_change.take_over(self._sources, found, may_drop=may_drop))
@@ -239,8 +265,47 @@ class App:
         """
         self.refuse_if_changing()
         earlier, everyone = self._sources.earlier, [sync.source.name for sync in self.sources]
-        found = map_difference.difference(self.config, self.config, earlier.defined, everyone, earlier.sids)
+        found = map_difference.difference(
+            self.config, self.config, earlier.defined, everyone, earlier.sids, groups=(self.groups, self.groups)
+        )
         self.take_over(found, may_drop=False)
+
+    def keep_orders(self) -> None:
+        """Have no source read that is not in the map; blocks.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        if self._staged is not None:
+            self._staged.keep_orders([source.name for source in config_sources.resolve(self.config)])
+
+    async def apply(self, groups: frozenset[str]) -> bool:
+        """Apply these groups of the map, and no others; return whether of those that it has no more all has ended.
+
+        Raises:
+            MapBusy: See `refuse_if_changing`.
+            StateError: The coordinator does not answer.
+        """
+        self.refuse_if_changing()
+        found = await asyncio.to_thread(self._handed, groups)
+        self.take_over(found, may_drop=False)
+        while self.is_changing:  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(_LOOK_S / 4)
+        return self._sources.has_changed  # else it was cut off: the lease says when all has ended
+
+    def _handed(self, groups: frozenset[str]) -> MapDifference:
+        self.patterns.read_again()
+        found = self._difference(self.patterns.applied(self.config), groups)
+        self._adopt(found)
+        return found
+
+    def _adopt(self, found: MapDifference) -> None:
+        """Go by what is known by now of sources that come from another process."""
+        if found.added:
+            self.states.read_notes_again()
+            self.verdicts.read()
+            if self._staged is not None:
+                self._staged.adopt([source.name for source in found.added])
 
     def stop(self) -> None:
         """Begin to stop; call it from the loop."""
@@ -302,10 +367,12 @@ class App:
         self.lake.open()
         if self._staged is not None:
             self._staged.open()
-            self._staged.keep_orders([sync.mapped.name for sync in self.sources])
+            self._staged.adopt([sync.mapped.name for sync in self.sources])
+            if self._claims is None or self._claims.is_alone:
+                self.keep_orders()
         elif self._holds_lease and (index := log_index(self.config)) is not None:
             index.retire()
-        self._sources.earlier.begin()
+        self._sources.earlier.begin(is_whole=self._claims is None or self._claims.has_all)
         seconds = round(time.monotonic() - begin, 1)
         _log.tell(Event.LAKE_OPEN, seconds=seconds)
 
@@ -325,7 +392,7 @@ class App:
                 return
             if self._sources.shared.is_snapshot_only and self._sources.are_done:
                 return
-            if until_caught_up and self._catching_up.is_done:
+            if until_caught_up and self.is_shared_out and self._catching_up.is_done:
                 _log.tell(Event.CAUGHT_UP)
                 return
 
@@ -380,7 +447,7 @@ def _own_policy(pipeline: PipelineConfig, pace: float, paces: int) -> FlushPolic
     return FlushPolicy(interval_s=pace, bytes=min(pipeline.commit_bytes, most), eager_share=1)
 
 
-def _staged(config: Config, sources: int) -> StagedLog | None:
+def _staged(config: Config, sources: int, *, is_shared: bool) -> StagedLog | None:
     """Return what sources' changes are staged in; None if the map knows of no such log."""
     cluster, index = config.cluster, log_index(config)
     if cluster.log_location is None or index is None:
@@ -388,7 +455,7 @@ def _staged(config: Config, sources: int) -> StagedLog | None:
     store = ObjectFolder(cluster.log_location, store_access.of_lake(config.lake))
     return StagedLog(
         index, store, interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=sources,
-        role=cluster.role,
+        role=cluster.role, is_shared=is_shared,
     )  # fmt: skip
 
 

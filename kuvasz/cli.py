@@ -31,13 +31,14 @@ from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, StateTaken, first_of
 from kuvasz.shown import escapes
 from kuvasz.state.maps.named import named
-from kuvasz.state.store import cluster_member, state_of
+from kuvasz.state.store import cluster_member, group_holders, state_of
 
 if TYPE_CHECKING:
     from kuvasz.admin.server import AdminServer
     from kuvasz.app import App
     from kuvasz.config.written.map_store import MapStore
     from kuvasz.state.ports import ClusterMember
+    from kuvasz.verbs.cluster.applying import GroupsApplied
     from kuvasz.verbs.sources.erasure_run import ErasureRun
 
 app = typer.Typer(
@@ -191,18 +192,32 @@ class _Run:
                 lake = await standby.wait(stop)
             if lake is None:
                 return 0
-            loaded = await asyncio.to_thread(patterns.kept, standby.loaded)
-            application = App(loaded.config, lake=lake, holds_lease=True)
+            groups = await asyncio.to_thread(self._groups, standby.loaded)
+            loaded = await asyncio.to_thread(patterns.kept, standby.loaded, None if groups is None else groups.groups)
+            application = App(loaded.config, lake=lake, holds_lease=True, claims=groups)
             if stop.is_set():  # told when it was not there yet
                 application.stop()
             telling = asyncio.create_task(tell_map(application, self._member), name="map of the cluster")
             try:
-                return (await self._run(loaded, application))[0]
+                return (await self._run(loaded, application, groups=groups))[0]
             finally:
                 telling.cancel()
         finally:
             if await asyncio.to_thread(are_seen_off):  # else the lease ends by itself
                 await asyncio.to_thread(self._member.leave)
+
+    @staticmethod
+    def _groups(loaded: Loaded) -> GroupsApplied | None:
+        """Return the groups of the map that a process applies beside others, its share taken; None: all."""
+        from kuvasz.verbs.cluster.applying import GroupsApplied
+        from kuvasz.verbs.maps import patterns
+
+        holders = group_holders(loaded.config)
+        if loaded.config.cluster.role != "apply" or holders is None:
+            return None
+        groups = GroupsApplied(holders)
+        groups.begin(patterns.known(loaded).config)
+        return groups
 
     async def _replicate_alone(self, loaded: Loaded) -> int:
         """Replicate without a cluster; when erasures are asked for, nothing is replicated until they are done."""
@@ -245,14 +260,19 @@ class _Run:
             await asyncio.to_thread(member.leave)
 
     async def _run(
-        self, loaded: Loaded, application: App, erasures: ErasureRun | None = None
-    ) -> tuple[int, Loaded]:  # fmt: skip
+        self,
+        loaded: Loaded,
+        application: App,
+        erasures: ErasureRun | None = None,
+        groups: GroupsApplied | None = None,
+    ) -> tuple[int, Loaded]:
         """Run an application to its end; return the exit code, and the map that it had then."""
         from kuvasz.console import show
         from kuvasz.verbs.replicate import replicate
 
         _settle()
         servers: list[AdminServer] = []
+        sharing: list[asyncio.Task[None]] = []
 
         def end() -> None:
             self._is_told_to_end = True
@@ -264,6 +284,8 @@ class _Run:
             servers.append(server)
             if erasures is not None:
                 erasures.tell()
+            if groups is not None:
+                sharing.append(asyncio.create_task(groups.run(application, server.live_map), name="groups"))
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.live_map.signal)
             if self._hangup.is_set():
                 server.live_map.signal()
@@ -271,9 +293,13 @@ class _Run:
         is_job = self._until_caught_up or self._snapshot_only
         book = None if erasures is None or is_job else erasures.book
         async with show(application, is_live=log.is_live(loaded.config.log.format)):
-            code = await replicate(
-                loaded, application, until_caught_up=self._until_caught_up, on_served=served, erasures=book
-            )
+            try:
+                code = await replicate(
+                    loaded, application, until_caught_up=self._until_caught_up, on_served=served, erasures=book
+                )
+            finally:
+                for task in sharing:
+                    task.cancel()
         return code, servers[0].live_map.loaded or loaded
 
 
@@ -741,6 +767,8 @@ def _command(
     tables = ", ".join(f"{one['target']} of {one['source']}" for one in answer["tables"])
     where = "no kuvasz runs here: noted for its next start" if answer.get("is_noted") else "see `kuvasz status`"
     print(escapes.one_line(f"{done}: {tables}; {where}"))
+    for told in answer.get("silent", ()):
+        print(escapes.one_line(f"not asked: {told}"))
 
 
 @app.command("maintain")

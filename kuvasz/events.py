@@ -47,6 +47,8 @@ class Event(enum.Enum):
     READING_BEGUN = "reading_begun", INFO, "a source is read as the process that applies has ordered it"
     SOURCES_TAKEN = "sources_taken", INFO, "this process reads sources from now on that nobody read"
     SOURCE_GIVEN_BACK = "source_given_back", INFO, "a source is left to another process that reads"
+    GROUPS_TAKEN = "groups_taken", INFO, "this process applies groups from now on that nobody applied"
+    GROUP_GIVEN_BACK = "group_given_back", INFO, "a group is left to another process that applies"
     STAGING_FAILED = "staging_failed", WARNING, "nothing can be staged now: sources keep their changes"
     STAGING_GOES_ON = "staging_goes_on", INFO, "changes are staged again"
     LEASE_LOST = "lease_lost", ERROR, "the lease is lost: this process ends"

@@ -703,6 +703,12 @@ class Lake(Protocol):
             LakeError: Catalog or storage failed.
         """
 
+    def let_go(self, target: str) -> None:
+        """Forget a target here, for another process is to have it: when it comes back it is loaded anew.
+
+        Nothing that feeds it is under way; what looks after its files is waited for.
+        """
+
     def resume(self, target: str, failure: KuvaszError | None) -> None:
         """Let a target that failed be written again; its sources begin again at their positions.
 

@@ -69,6 +69,11 @@ class LiveMap:
         #: told the secrets of a map before anything of it is used
         self.on_secrets: list[Callable[[Iterable[str]], None]] = [log.hide]
 
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held by whoever has something else replicated from now on: one at a time."""
+        return self._turn
+
     async def compare(self) -> MapDifference:
         """Return what the file has otherwise than the map that runs; nothing is changed.
 

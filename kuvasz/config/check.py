@@ -212,8 +212,9 @@ def _writers(config: Config) -> Iterator[Problem]:
 
 def _staged(config: Config) -> Iterator[Problem]:
     """What the staged log cannot do yet: it keeps messages as they were sent."""
-    if "/read/" in f"{config.cluster.name}/":
-        yield Problem(path=("cluster", "name"), message="must not have /read in it, which stands for those that read")
+    for part, who in (("read", "those that read"), ("apply", "those that apply")):
+        if f"/{part}/" in f"{config.cluster.name}/":
+            yield Problem(path=("cluster", "name"), message=f"must not have /{part} in it, which stands for {who}")
     if config.cluster.log is None:
         if config.cluster.role is not ClusterRole.ALL:
             message = f"cannot be {config.cluster.role} without cluster.log, by which changes go to the other one"

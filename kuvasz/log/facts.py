@@ -28,6 +28,7 @@ FACTS: Final[dict[str, Fact]] = {
             "cut": "its name",
             "error": "what is wrong, with its place; a second line has the hint. It may quote a value of a row",
             "file": "that it is about",
+            "group": "of the map: an entry of `databases`",
             "folder": "that it is about",
             "found": "what was found, in words",
             "hint": "what to do about it",

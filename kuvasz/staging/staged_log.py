@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from kuvasz.config.model import ClusterRole
@@ -50,6 +50,7 @@ class StagedLog:
         object_bytes: At which one is written before that.
         sources: About how many there are: they share the memory.
         role: `read`: it is staged here, and heard elsewhere; `apply`: it is staged elsewhere.
+        is_shared: Others apply as well: of each source it is said when it is one's own (`adopt`).
     """
 
     def __init__(
@@ -61,10 +62,12 @@ class StagedLog:
         object_bytes: int,
         sources: int,
         role: ClusterRole = ClusterRole.ALL,
+        is_shared: bool = False,
     ) -> None:
         self._index = index
         self._store = store
         self._role = role
+        self._is_shared = is_shared
         self.room = StagedRoom(_WAITING * object_bytes)
         keep_bytes = max(_LEAST_KEPT, object_bytes // max(1, sources))
         self._keep_bytes = keep_bytes if role is ClusterRole.ALL else -1
@@ -87,7 +90,7 @@ class StagedLog:
         """
         lease = self._index.open()
         self._prove_place()
-        positions = self._index.positions()
+        positions = {} if self._is_shared else self._index.positions()
         with self._lock:
             self._sources = {
                 name: StagedSource(name, position, self.room, self._keep_bytes)
@@ -131,6 +134,25 @@ class StagedLog:
         known = set(self._index.objects())
         self.writer.removal.objects = len(known)
         self._store.remove([name for name in self._names() if name not in known and is_of_before(name, lease)])
+
+    def adopt(self, names: Iterable[str]) -> None:
+        """Go by how far sources are staged and applied by now, whatever was known of them before.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._turn():
+            positions = self._index.positions()
+            with self._lock:
+                self._sources |= {
+                    name: StagedSource(name, positions.get(name), self.room, self._keep_bytes) for name in names
+                }
+
+    def let_go(self, names: Iterable[str]) -> None:
+        """Say no more how far the lake is with sources: another process applies them."""
+        with self.writer.turn, self._lock:
+            for name in names:
+                self._sources.pop(name, None)
 
     def close(self) -> None:
         """Stage what has come, if that can be done soon, and end."""

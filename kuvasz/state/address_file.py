@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -37,6 +38,12 @@ class AddressFile(StoredAddress):
             return ServerAddress(url=found["url"], token=found["token"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    @override
+    def all(self) -> Sequence[ServerAddress]:
+        """See `StoredAddress.all`."""
+        found = self.find()
+        return [] if found is None else [found]
 
     @override
     def leave(self, address: ServerAddress) -> None:

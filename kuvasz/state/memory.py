@@ -91,6 +91,10 @@ class MemoryWitness(Witness):
         """See `Witness.given_up`."""
         return {source: given for (name, source), given in self._given_up.items() if name == table}
 
+    @override
+    def let_go(self, table: str) -> None:
+        """See `Witness.let_go`: there is one for all."""
+
 
 class MemoryFeeds(StoredFeeds):
     """Which targets each source fed."""
@@ -187,6 +191,11 @@ class MemoryAddress(StoredAddress):
     def find(self) -> ServerAddress | None:
         """See `StoredAddress.find`."""
         return self._address
+
+    @override
+    def all(self) -> Sequence[ServerAddress]:
+        """See `StoredAddress.all`."""
+        return [] if self._address is None else [self._address]
 
     @override
     def leave(self, address: ServerAddress) -> None:

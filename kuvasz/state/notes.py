@@ -33,6 +33,14 @@ class TableNotes:
         """Return what is noted of a table; None if nothing ever was."""
         return self._notes.get((target, source))
 
+    def read_again(self) -> None:
+        """Go by what other processes have noted since; what could not be kept stays.
+
+        Raises:
+            StateError: They cannot be read.
+        """
+        self._notes = {**self._store.all(), **self._unkept}
+
     def put(self, target: str, source: str, note: Note) -> None:
         """Note something of a table in place of what was.
 

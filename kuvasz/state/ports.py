@@ -102,6 +102,9 @@ class Witness(Protocol):
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:
         """Return source -> the greatest position that `give_up` was told."""
 
+    def let_go(self, table: str) -> None:
+        """Take note that another process may note something of a table from now on."""
+
 
 _NEVER: Final = FormerPosition(-1, 0)
 
@@ -359,6 +362,7 @@ class ClusterNode:
     is_holder: bool  #: it does what its role is, and others stand by
     role: str = "all"  #: as `cluster.role`
     sources: int | None = None  #: of one that reads: how many it holds; None: of another one
+    targets: int | None = None  #: the same of one that applies
     is_draining: bool = False  #: it gives away what it holds, and takes nothing
 
 
@@ -433,7 +437,7 @@ class ClusterMember(Protocol):
         """
 
     def drain(self, node: str, *, drains: bool) -> bool:
-        """Have a node give its sources away, or have its share again; return whether there is such a node.
+        """Have a node give away what it holds, or have its share again; return whether there is such a node.
 
         Raises:
             StateError: The coordinator does not answer.
@@ -463,6 +467,9 @@ class StoredAddress(Protocol):
 
     def find(self) -> ServerAddress | None:
         """Return the address of a kuvasz that runs, or ended without a word; None if there is none to be read."""
+
+    def all(self) -> Sequence[ServerAddress]:
+        """Return the addresses of all that apply: several, where they share the map; one without a url has none."""
 
     def leave(self, address: ServerAddress) -> None:
         """Keep an address in place of what was left before.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kuvasz.state.coordinator.pieces import SharedPieces
     from kuvasz.state.coordinator.store import CoordinatorStore
     from kuvasz.state.ports import ClusterMember, StateStore
+    from kuvasz.state.shares.ports import GroupHolders
     from kuvasz.state.staged.ports import LogIndex
 
 #: By coordinator, name and folder: whoever writes names the lease that this process holds, so there is one store.
@@ -50,6 +51,12 @@ def log_index(config: Config) -> LogIndex | None:
     return None if found is None else found.log_index
 
 
+def group_holders(config: Config) -> GroupHolders | None:
+    """Return who applies which groups of the map; None if the map knows of no cluster."""
+    found = _cluster(config)
+    return None if found is None else found.groups
+
+
 def _cluster(config: Config) -> CoordinatorStore | None:
     cluster, folder = config.cluster, config.pipeline.state_folder
     if cluster.coordinator is None:
@@ -63,4 +70,4 @@ def _cluster(config: Config) -> CoordinatorStore | None:
         return _clusters[key]
 
 
-__all__ = ["cluster_member", "log_index", "shared_pieces", "state_of"]
+__all__ = ["cluster_member", "group_holders", "log_index", "shared_pieces", "state_of"]

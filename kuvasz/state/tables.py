@@ -148,6 +148,15 @@ class TableStates:
         self._of_source.setdefault(made.database, {})[target, source] = made
         return made
 
+    def read_notes_again(self) -> None:
+        """Go by what is noted of tables by now, for those of sources that come from another process.
+
+        Raises:
+            StateError: The notes cannot be read.
+        """
+        with self._lock:
+            self._notes.read_again()
+
     def begin_anew(self, source: str, tables: Mapping[str, str]) -> None:
         """Have the tables of a source be as at a start, but for what was counted of them.
 

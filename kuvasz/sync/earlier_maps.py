@@ -42,7 +42,14 @@ class EarlierMaps:
         self.defined |= definitions(mapped)
         self.sids |= sids_of(mapped)
 
-    def begin(self) -> None:
+    def leave(self, gone: Sequence[Source]) -> set[str]:
+        """Forget what targets of sources are that another process is to have; return those that nobody feeds here."""
+        fed = {spec.identifier for source in gone for spec in source.tables}
+        for target in fed:
+            self.defined.pop(target, None)
+        return fed
+
+    def begin(self, *, is_whole: bool = True) -> None:
         """Have the lake know which tables left the map since the last start; see `let_go`.
 
         Raises:
@@ -53,7 +60,7 @@ class EarlierMaps:
         kept = self._feeds.sids()
         refuse_relabelled(self._mapped, kept)
         self.sids = {**kept, **self.sids}
-        self.let_go(self._mapped, is_start=True)
+        self.let_go(self._mapped, is_start=is_whole)
 
     def let_go(self, mapped: Sequence[Source], *, is_start: bool = False) -> None:
         """Have the lake know which tables left the map: from now on their changes are confirmed and in no table.

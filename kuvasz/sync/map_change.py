@@ -5,6 +5,9 @@
 
 So a source that differs is as right as after a restart, and whatever cuts this off is a restart. None begins before
 all have ended that fed the same rows of a target: what one of those has in hand would come after the new one's copy.
+
+A source that another process is to have leaves in the same order, and keeps all that is its: nothing is known of it
+here from then on.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool | 
             says so.
     """
     begin = time.monotonic()
-    leaving = (*found.removed, *(sources.of(one.source.name).mapped for one in found.changed))
+    leaving = (*found.removed, *found.given, *(sources.of(one.source.name).mapped for one in found.changed))
     coming = (*found.added, *(one.source for one in found.changed))
     sources.mapped = found.mapped
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
@@ -52,16 +55,20 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool | 
     first = await asyncio.to_thread(ends_before, leaving, coming)  # of thousands it takes a while
     async with asyncio.TaskGroup() as tasks:
         ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}
-        removed, waiting = list(found.removed), list(coming)
-        while removed or waiting:
+        removed, given, waiting = list(found.removed), list(found.given), list(coming)
+        while removed or given or waiting:
             ended = {name for name, task in ends.items() if task.done()}
             gone = [source for source in removed if source.name in ended]
+            handed = given if {source.name for source in given} <= ended else []  # they feed the same targets
             ready = [source for source in waiting if first[source.name] <= ended]
             removed = [source for source in removed if source.name not in ended]
+            given = [] if handed else given
             waiting = [source for source in waiting if not first[source.name] <= ended]
             # Each step by itself: a server or a lake that one waits for is nothing to the others.
             if gone:
                 tasks.create_task(_leave(sources, gone, is_dropping=is_dropping), name="leave")
+            if handed:
+                tasks.create_task(_hand_on(sources, handed), name="hand on")
             if ready:
                 tasks.create_task(_begin(sources, ready), name="begin")
             if under_way := [task for task in ends.values() if not task.done()]:
@@ -75,6 +82,22 @@ async def _leave(sources: Sources, gone: Sequence[Source], *, is_dropping: bool)
     sources.exchange(gone, ())
     await asyncio.to_thread(_leave_logs, sources.shared.lot, {source.name for source in gone})
     await asyncio.gather(*(_release(sources, source, is_dropping=is_dropping) for source in gone))
+
+
+async def _hand_on(sources: Sources, gone: Sequence[Source]) -> None:
+    """Let go of sources that another process is to have, and that have ended."""
+    sources.exchange(gone, (), are_released=False)
+    await asyncio.to_thread(_let_go, sources, gone)
+
+
+def _let_go(sources: Sources, gone: Sequence[Source]) -> None:
+    """Forget sources here: what is known of them elsewhere counts when they come back."""
+    shared, names = sources.shared, {source.name for source in gone}
+    _leave_logs(shared.lot, names)
+    for target in sorted(sources.earlier.leave(gone)):
+        shared.lake.let_go(target)
+    if shared.staged is not None:
+        shared.staged.let_go(names)
 
 
 async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:

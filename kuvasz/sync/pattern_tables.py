@@ -10,7 +10,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import names, sources
@@ -48,6 +48,7 @@ class PatternTables:
         self._seen: dict[str, tuple[SeenTable, ...]] | None = None  #: None: nobody has asked
         self._patterns: dict[str, tuple[TableName, ...]] = {}  #: by which each source was asked in this process
         self._told: set[LeftOut] = set()
+        self.is_mine: Callable[[Source], bool] = lambda _: True  #: others are asked by another process
         self.version = 0  #: another one whenever something else was seen
 
     def applied(self, config: Config) -> Config:
@@ -55,6 +56,16 @@ class PatternTables:
         if not any(group.patterns for group in config.databases):
             return config
         return expanded(config, self._known())
+
+    def read_again(self) -> None:
+        """Go by what other processes have seen since.
+
+        Raises:
+            StateError: It cannot be read.
+        """
+        found = {name: _parsed(tables) for name, tables in self._stored.seen().items()}
+        with self._lock:
+            self._seen = found
 
     def looked(self, config: Config, *, is_all: bool = True) -> Config:
         """Return the same after the sources were asked; of one that does not answer it is what was seen last. Blocks.
@@ -65,7 +76,7 @@ class PatternTables:
         """
         if not any(group.patterns for group in config.databases):
             return config
-        due = [one for one in sources.resolve(config) if one.patterns and (is_all or self._is_due(one))]
+        due = [one for one in sources.resolve(config) if one.patterns and self._is_due(one, is_all=is_all)]
         if due:
             with concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="patterns") as pool:
                 answers = list(pool.map(_asked, due))
@@ -92,7 +103,11 @@ class PatternTables:
                 )  # fmt: skip
         self._told |= set(left)
 
-    def _is_due(self, source: Source) -> bool:
+    def _is_due(self, source: Source, *, is_all: bool) -> bool:
+        if not self.is_mine(source):
+            return source.name not in self._known()
+        if is_all:
+            return True
         known = self._patterns.get(source.name)
         return source.name not in self._known() if known is None else known != source.patterns
 

@@ -28,6 +28,8 @@ _LOOK_S = 0.02
 class Sources:
     """The sources. Methods are called on the loop.
 
+    Large because their lives, and the changes of the map that end and begin them, go by the same table of tasks.
+
     Args:
         mapped: As the map has them.
         shared: What all of them share.
@@ -107,7 +109,9 @@ class Sources:
         for target in sorted({spec.identifier for spec in (*sync.source.tables, *sync.mapped.tables)}):
             await shared.settle(target)
 
-    def exchange(self, gone: Iterable[Source], mapped: Sequence[Source]) -> list[SourceSync]:
+    def exchange(
+        self, gone: Iterable[Source], mapped: Sequence[Source], *, are_released: bool = True
+    ) -> list[SourceSync]:
         """Let go of sources that have ended, and return what will keep others replicated, each as at a start.
 
         Nothing is waited for in between: whoever looks sees the old ones or the new ones.
@@ -115,6 +119,7 @@ class Sources:
         Args:
             gone: The sources that left the map: what they have of ours is there still.
             mapped: The sources that are new, or replace those of their names.
+            are_released: Whether the sources that are gone are nobody's from now on.
         """
         shared, made = self.shared, {source.name: source for source in mapped}
         left = {source.name: source for source in gone}
@@ -124,7 +129,8 @@ class Sources:
             shared.states.begin_anew(name, _tables(made[name]) if name in made else {})
             self._ended.pop(name, None)
             self._by_name.pop(name, None)
-        self.released = (*(one for one in self.released if one.name not in made), *left.values())
+        before = (one for one in self.released if one.name not in made)
+        self.released = (*before, *(left.values() if are_released else ()))
         syncs = {name: SourceSync(source, shared, is_late=True) for name, source in made.items()}
         self._by_name |= syncs
         places = {source.name: place for place, source in enumerate(self.mapped)}
@@ -145,6 +151,12 @@ class Sources:
     def is_changing(self) -> bool:
         """Whether sources are being ended, or begun, because the map changed."""
         return self._change is not None and not self._change.done()
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the last change of the map was made to its end."""
+        task = self._change
+        return task is not None and task.done() and not task.cancelled() and task.exception() is None
 
     @property
     def ended(self) -> frozenset[str]:

@@ -21,8 +21,11 @@ from kuvasz.admin.api.refusal import MAP_BUSY
 from kuvasz.errors import ConfigError, KuvaszError, SlotLost, place_of
 from kuvasz.shown import escapes, figures, terminal
 from kuvasz.state.store import state_of
+from kuvasz.verbs.cluster.answers import united
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kuvasz.config.model import Config
 
 _TIMEOUT_S = 10.0
@@ -58,7 +61,7 @@ def status(config: Config) -> dict[str, Any]:
         ConfigError: The configuration has no server.
         NotRunning: Nobody answers.
     """
-    return _ask(config, "/status")
+    return _ask_all(config, "/status")
 
 
 def report(config: Config) -> dict[str, Any]:
@@ -94,7 +97,7 @@ def command(
         Refused: It knows no such table, or there is nothing to be done.
     """
     given = {"table": table, "sid": sid, "database": database, "by": _person()}
-    return _ask(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
+    return _ask_all(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
 
 
 def reload(config: Config, *, is_trial: bool = False, drop_removed: bool | None = None) -> dict[str, Any]:
@@ -128,8 +131,8 @@ def cut(config: Config, *, name: str | None, database: str | None, keep: str | N
         Refused: A table does not stream, there is a cut of this name, or it took too long.
     """
     given = {"name": name, "database": database, "keep": keep, "by": _person()}
-    return _ask(config, "/api/cut", {one: value for one, value in given.items() if value is not None},
-                timeout_s=_RELOAD_S)  # fmt: skip
+    return _ask_all(config, "/api/cut", {one: value for one, value in given.items() if value is not None},
+                    timeout_s=_RELOAD_S, kept=("name",))  # fmt: skip
 
 
 def cut_lines(answer: dict[str, Any]) -> str:
@@ -182,9 +185,39 @@ def maintain(config: Config, targets: list[str], *, full: bool) -> list[dict[str
     Raises:
         ConfigError, NotRunning, ForeignServer, Refused: See `command`.
     """
-    answer = _ask(config, "/api/maintain", {"targets": targets, "full": full}, timeout_s=_DAY_S)
-    found: list[dict[str, Any]] = answer["tables"]
-    return found
+    asked = [targets] if len(_places(config)) == 1 else [[target] for target in targets]  # each has its own
+    answers = [_ask_all(config, "/api/maintain", {"targets": some, "full": full}, timeout_s=_DAY_S) for some in asked]
+    return [table for answer in answers for table in answer["tables"]]
+
+
+def _ask_all(
+    config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S,
+    kept: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Ask all processes that share the map: each knows what it has, and refuses what it has not.
+
+    Args:
+        config: The configuration.
+        path: What is asked.
+        body: With what.
+        timeout_s: How long each may take.
+        kept: What the first answers is asked of the others as well.
+    """
+    answers: list[dict[str, Any]] = []
+    errors: list[KuvaszError] = []
+    places = _places(config)
+    for url, token in places:
+        try:
+            given = body and body | {name: answers[0][name] for name in kept if answers}
+            answers.append(_ask(config, path, given, timeout_s, place=(url, token)))
+        except KuvaszError as error:
+            if len(places) == 1:
+                raise
+            errors.append(error)
+    silent = [error for error in errors if not isinstance(error, Refused) or isinstance(error, ForeignServer)]
+    if not answers:
+        raise (silent or errors)[0]
+    return united(answers, [error.message for error in silent])
 
 
 def publish(
@@ -204,21 +237,25 @@ def publish(
 
 def _ask(
     config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S, *,
-    is_token_needed: bool = False,
+    is_token_needed: bool = False, place: tuple[str, str | None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    text = _answer(config, path, body, timeout_s, is_token_needed=is_token_needed)
+    text = _answer(config, path, body, timeout_s, is_token_needed=is_token_needed, place=place)
     try:
         answer: dict[str, Any] = json.loads(text)
     except ValueError as error:
-        raise _silent(_where(config)[0], error) from error
+        raise _silent((place or _where(config))[0], error) from error
     return answer
 
 
 def _answer(
     config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S, *,
-    is_token_needed: bool = False,
+    is_token_needed: bool = False, place: tuple[str, str | None] | None = None,
 ) -> bytes:  # fmt: skip
-    url, token = _where(config)
+    url, token = place or _where(config)
+    if not url:
+        raise NotRunning(
+            "a process that applies has no server.address: what it has cannot be asked", hint="give it an address"
+        )
     request = urllib.request.Request(f"{url}{path}")  # noqa: S310 (an http url of our own making)
     if token is not None:  # who only looks sees more with it
         request.add_header("Authorization", f"Bearer {token}")
@@ -298,6 +335,16 @@ def _silent(url: str, error: Exception) -> NotRunning:
     )
 
 
+def _places(config: Config) -> list[tuple[str, str | None]]:
+    """Return url and token of all that share the map; of one alone where it alone has it."""
+    server = config.server
+    if server.address is not None and server.host is not None:
+        found = state_of(config).address.all()
+        if len(found) > 1:
+            return [(one.url, one.token) for one in found]
+    return [_where(config)]
+
+
 def _where(config: Config) -> tuple[str, str | None]:
     """Return url and token: from the state store, else as far as the configuration tells."""
     server = config.server
@@ -330,7 +377,7 @@ def exit_code(answer: dict[str, Any]) -> int:
     if "error" in states:
         return SlotLost.exit_code
     tables = {table["state"] for source in answer["sources"] for table in source["tables"]}
-    return int("waiting" in states or "error" in tables)
+    return int(bool(answer.get("silent")) or "waiting" in states or "error" in tables)
 
 
 def render(answer: dict[str, Any]) -> Group:
@@ -342,6 +389,7 @@ def render(answer: dict[str, Any]) -> Group:
             f" {figures.size(answer['waiting_bytes'])} of {figures.size(answer['memory_bytes'])} waiting"
         )
     ]
+    parts += [Text(f"  not all is shown: {told}", style="red") for told in answer.get("silent", ())]
     if answer.get("log"):
         parts.append(_log(answer["log"]))
     for source in answer["sources"]:

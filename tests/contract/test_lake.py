@@ -149,6 +149,20 @@ def test_committing_the_same_work_twice_is_committing_it_once(world: World) -> N
     assert world.of("eu") == {2: (2, "x"), 3: (0, "b")}
 
 
+def test_a_target_that_is_let_go_of_is_where_it_was_when_it_comes_back(world: World) -> None:
+    world.prepare("eu")
+    eu = Sender()
+    first = eu.one(insert(1, 1, "x"), insert(2))
+    world.applied(work(first))
+    before = world.lake.positions(TARGET)
+    world.lake.let_go(TARGET)
+    assert world.lake.recorded(TARGET) == before
+    world.lake.prepare(target(TARGET), feed("eu", TARGET), ITEMS)
+    assert world.lake.positions(TARGET) == before
+    world.applied(work(again(first), eu.one(update(1, 2, SAME), delete(2))))
+    assert world.of("eu") == {1: (2, "x")}
+
+
 def test_the_position_is_that_of_the_work_even_beyond_its_last_row(world: World) -> None:
     world.prepare("eu")
     eu = Sender()

@@ -65,22 +65,49 @@ def node(database: Database, tmp_path: Path) -> Iterator[Callable[..., Node]]:
 
 def test_one_that_reads_and_one_that_applies_have_a_lease_each(node: Callable[..., Node]) -> None:
     read, apply = node("read", role=ClusterRole.READ), node("apply", role=ClusterRole.APPLY)
-    others = node("apply 2", role=ClusterRole.APPLY), node("all")
+    second, everything = node("apply 2", role=ClusterRole.APPLY), node("all")
     assert read.take()
     assert apply.take()
-    assert not any(other.take() for other in others)
+    assert not everything.take()
     wait_until(lambda: len(read.member.nodes()) == 4, "all are seen")
     assert {(found.name, found.role) for found in read.member.nodes() if found.is_holder} == {
         (read.member.node, "read"), (apply.member.node, "apply"),
     }  # fmt: skip
+    assert second.take(), "they share the targets"
+    assert [found.is_holder for found in read.member.nodes() if found.role == "apply"] == [True, True]
+    assert second.store._lease.number > apply.store._lease.number > read.store._lease.number
     read.member.leave()
-    assert not others[1].take(), "somebody applies still"
+    assert not everything.take(), "two apply still"
     apply.member.leave()
-    assert others[1].take()
-    assert not others[0].take()
+    assert not everything.take(), "one applies still"
+    with second.store._database.session("write a note") as session:
+        second.store._lease.prove(session)
+    second.member.leave()
+    assert everything.take()
+    assert not node("apply 3", role=ClusterRole.APPLY).take()
     assert not node("read 2", role=ClusterRole.READ).take()
-    with others[1].store._database.session("write a note") as session:
-        others[1].store._lease.prove(session)
+    with everything.store._database.session("write a note") as session:
+        everything.store._lease.prove(session)
+
+
+def test_one_that_does_everything_ends_those_who_apply_and_are_late(node: Callable[..., Node]) -> None:
+    apply, everything = node("apply", lease_s=2.0, role=ClusterRole.APPLY), node("all")
+    assert apply.take()
+    apply.store.notes.put({KEY: Note(paused_at=1.0)})
+    apply.sleep()
+    wait_until(everything.take, "nobody has heard of it for a lease")
+    with pytest.raises(StateTaken, match="another process replicates by now"):
+        apply.store.notes.put({KEY: Note()})
+    assert everything.store.notes.all() == {KEY: Note(paused_at=1.0)}
+
+
+def test_one_of_a_version_that_shared_no_targets_is_waited_for(node: Callable[..., Node], database: Database) -> None:
+    """It has the cluster's lease alone, and `applies`."""
+    before, now = node("before"), node("now", role=ClusterRole.APPLY)
+    assert before.member.take("applies", "map") is None
+    assert not now.take()
+    before.member.leave()
+    assert now.take()
 
 
 def test_one_that_is_late_has_nothing_of_either_lease(node: Callable[..., Node]) -> None:

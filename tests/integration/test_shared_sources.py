@@ -333,8 +333,15 @@ def test_the_verb_says_what_becomes_of_the_sources(
     assert settled([one, two]) == {one.name: set(SOURCES), two.name: set()}
     with pytest.raises(ConfigError, match="cluster: there is no process nobody"):
         drain.run(config, "nobody")
-    with pytest.raises(ConfigError, match=r"has role apply: only those with role read share sources"):
-        drain.run(config, applier.name)
+    told = drain.run(config, applier.name)
+    assert told.startswith(
+        f"{applier.name} keeps its targets until another process can take them: no other one applies"
+    )
+    node("all", ClusterRole.ALL)
+    wait_until(lambda: len(applier.member.nodes()) == 4, "it is on the list")
+    everything = next(found.name for found in applier.member.nodes() if found.role == "all")
+    with pytest.raises(ConfigError, match=r"has role all: only those with role read or apply share anything"):
+        drain.run(config, everything)
 
 
 def test_what_they_have_together_lasts_for_as_long_as_one_of_them_lives(

@@ -251,11 +251,19 @@ class Process:
     """A process: its log, and of each source its connection and whoever hears it. It is what `Staging` is."""
 
     def __init__(
-        self, index: MemoryIndex, objects: dict[str, bytes], role: ClusterRole = ClusterRole.ALL, node: str = "memory"
+        self,
+        index: MemoryIndex,
+        objects: dict[str, bytes],
+        role: ClusterRole = ClusterRole.ALL,
+        node: str = "memory",
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.index, self.store, self.stop = LeasedIndex(index, role, node), FailingStore(objects), _Stop()
         made: Any = self.index
-        self.log = StagedLog(made, self.store, interval_s=0, object_bytes=OBJECT_BYTES, sources=1, role=role)
+        self.log = StagedLog(
+            made, self.store, interval_s=0, object_bytes=OBJECT_BYTES, sources=1, role=role, is_shared=is_shared
+        )  # fmt: skip
         if role is ClusterRole.ALL:
             self.log._keep_bytes = KEEP_BYTES
         writer: Any = self.log.writer

@@ -126,7 +126,12 @@ class VerificationSchedule:
         strays = {(target, NOBODY) for target, _ in follow if target in self._fed_by}
         known = {(one.target, one.source) for one in view.tables} | {(target, NOBODY) for target in self._fed_by}
         unready = {source.name for source in view.sources} - ready
-        app.verdicts.keep({key for key in app.verdicts.all() if key in known or names.source_of(key[1]) in unready})
+        here = {source.name for source in view.sources}
+        app.verdicts.keep({
+            key for key in app.verdicts.all()
+            if key in known or (source := names.source_of(key[1])) in unready
+            or (app.groups is not None and source not in here)  # another process compares it
+        })  # fmt: skip
         return {key for key in follow if names.source_of(key[1]) not in held} | strays
 
     def _compare(self, key: TableKey) -> None:

@@ -195,6 +195,12 @@ class IcebergLake(Lake):
         return self._tables.attach(target, feed)
 
     @override
+    def let_go(self, target: str) -> None:
+        """See `kuvasz.ports.Lake.let_go`."""
+        with self.maintenance.without(target):
+            self._tables.let_go(target)
+
+    @override
     def resume(self, target: str, failure: KuvaszError | None) -> None:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
@@ -11,7 +12,7 @@ from kuvasz.lake.maintenance.maintenance import Maintainer
 from kuvasz.ports import Maintenance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kuvasz.config.model import Config
     from kuvasz.lake.iceberg.engine import Engine
@@ -56,6 +57,12 @@ class IcebergMaintenance(Maintenance):
         """End soon."""
         if self.maintainer is not None:
             self.maintainer.stop()
+
+    @contextlib.contextmanager
+    def without(self, target: str) -> Iterator[None]:
+        """Look after no table while the body runs, and not after one from then on, unless it is loaded again."""
+        with contextlib.nullcontext() if self.maintainer is None else self.maintainer.without(target):
+            yield
 
     @override
     def upkeep(self) -> Mapping[str, Upkeep]:

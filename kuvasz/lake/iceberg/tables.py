@@ -62,6 +62,8 @@ _TABLE_PROPERTIES = {
 class Tables:
     """The tables of one lake. Safe to call from any thread.
 
+    Large because all that loads a table, tries it again or lets it go takes the same lock.
+
     Args:
         config: The whole configuration.
         engine: Where they are, once it is open.
@@ -276,6 +278,16 @@ class Tables:
                 table.era = WriteEra(accepted={}, error=error)
                 raise error
             table.forget_position(source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)
+
+    def let_go(self, name: str) -> None:
+        """Forget a table: its index is saved, and it is loaded anew when it comes back."""
+        with self._loading(name):
+            table = self.loaded.pop(name, None)
+            self._missing.pop(name, None)
+            self._witness.let_go(name)
+            if table is not None:
+                with contextlib.suppress(TableStuck):
+                    table.close()
 
     def close(self) -> None:
         """Save their indexes; threads that are not cut off may load tables meanwhile, and they are not waited for."""

@@ -16,7 +16,7 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kuvasz.config.model import MaintenanceConfig, RowOrder
@@ -126,6 +126,13 @@ class Maintainer:
             self._orphans.visit(table)
             return upkeep
 
+    @contextlib.contextmanager
+    def without(self, target: str) -> Iterator[None]:
+        """Look at no table while the body runs, in which one goes; what is being done is done before."""
+        with self._turn:
+            yield
+            self._seen.pop(target, None)
+
     # The thread
 
     def _loop(self) -> None:
@@ -168,6 +175,8 @@ class Maintainer:
     def _visit(self, table: LakeTable, *, only_small: bool = False) -> None:
         """Do what is due. Nothing that fails here may stop anything else."""
         with self._turn:
+            if not any(one is table for one in self._tables()):
+                return  # another process has it by now
             seen = self._seen.setdefault(table.name, _Seen())
             seen.files = table.commits.changed_files
             try:

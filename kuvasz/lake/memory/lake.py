@@ -205,6 +205,10 @@ class MemoryLake(Lake):
             return target.name in self._tables
 
     @override
+    def let_go(self, target: str) -> None:
+        """See `kuvasz.ports.Lake.let_go`: it is kept here, for it is nowhere else."""
+
+    @override
     def resume(self, target: str, failure: KuvaszError | None) -> None:
         """See `kuvasz.ports.Lake.resume`."""
         table = self._tables[target]

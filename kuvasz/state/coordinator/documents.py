@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kuvasz.state.coordinator.database import CoordinatorDatabase
@@ -21,6 +21,15 @@ WITH held AS ({HELD.replace("SELECT FROM", "SELECT 1 FROM")}), dropped AS (
     ON CONFLICT (cluster, kind, name) DO UPDATE SET content = excluded.content
 )
 SELECT count(*) FROM held
+"""
+
+_TURN = """
+SELECT pg_advisory_xact_lock(hashtextextended(%(cluster)s::text || '/' || %(kind)s::text || '/' || %(name)s::text, 0))
+"""
+_GET = "SELECT content FROM kuvasz.document WHERE cluster = %(cluster)s AND kind = %(kind)s AND name = %(name)s"
+_SET = """
+INSERT INTO kuvasz.document (cluster, kind, name, content) VALUES (%(cluster)s, %(kind)s, %(name)s, %(content)s::json)
+ON CONFLICT (cluster, kind, name) DO UPDATE SET content = excluded.content
 """
 
 
@@ -81,6 +90,26 @@ class Documents:
         with self._database.session(f"write the {self._kind}") as session:
             if session.execute(_PUT, given).fetchone() != (1,):
                 raise self._lease.lost()
+
+    def change(self, name: str, change: Callable[[Any], Any]) -> None:
+        """Put a document in the place of one as it is by then: nobody else changes it meanwhile.
+
+        Args:
+            name: The document.
+            change: From what is there, None for nothing, to what is to be; the same object if nothing changes.
+
+        Raises:
+            StateTaken: The lease is somebody else's by now.
+            StateError: It cannot be read or written.
+        """
+        given = {**self._lease.claim, "kind": self._kind, "name": name}
+        with self._database.session(f"change the {self._kind}") as session, session.transaction():
+            self._lease.prove(session)
+            session.execute(_TURN, given)
+            row = session.execute(_GET, given).fetchone()
+            before = None if row is None else row[0]
+            if (after := change(before)) is not before:
+                session.execute(_SET, {**given, "content": json.dumps(after)})
 
 
 __all__ = ["Documents"]

@@ -1,7 +1,8 @@
 """The lease of a cluster: whoever holds it replicates, and everybody else stands by.
 
-With a log there may be more: each process that reads has one of its own, for they share the sources, and that of the
-cluster is of who applies. Whoever does both has the cluster's, for as long as nobody reads.
+With a log there may be more: each process that reads has one of its own, for they share the sources, and so has each
+that applies, for they share the targets. All that read have another one together, and all that apply the cluster's.
+Whoever does both has the cluster's alone, for as long as nobody reads.
 
 The coordinator's clock says when it ends. Its holder goes by a clock of its own that runs on while the machine
 sleeps, from before it asked for more time, so it never believes in the lease for longer than the coordinator does.
@@ -13,7 +14,7 @@ import datetime
 import functools
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kuvasz.config.model import ClusterRole
 from kuvasz.errors import StateTaken
@@ -26,6 +27,15 @@ READS: Final = "/read"
 
 #: What those who read do with the one that they have together. Before they could share, one alone had it: it "reads".
 SHARES: Final = "shares"
+
+#: The same of those who apply, but that they have the cluster's together.
+APPLIES: Final = "/apply"
+
+#: What those who apply do with the cluster's lease. Before they could share, one alone had it: it "applies".
+SHARES_TARGETS: Final = "applies a share"
+
+#: What is done with a lease that several have together.
+TOGETHER: Final = frozenset({SHARES, SHARES_TARGETS})
 
 #: What the one that does everything does with the cluster's lease.
 REPLICATES: Final = "replicates"
@@ -49,7 +59,7 @@ RETURNING number
 #: Together: it is there for as long as one of those who read is, and remembers the last number of all.
 _TAKE_SHARED = """
 INSERT INTO kuvasz.lease AS held (cluster, number, owner, does, map, since, until)
-VALUES (%(reads)s, %(number)s, %(node)s, %(does)s, %(map)s, clock_timestamp(), clock_timestamp() + %(lease)s)
+VALUES (%(common)s, %(number)s, %(node)s, %(does)s, %(map)s, clock_timestamp(), clock_timestamp() + %(lease)s)
 ON CONFLICT (cluster) DO UPDATE SET number = excluded.number, owner = excluded.owner, does = excluded.does,
     map = excluded.map, since = CASE WHEN held.owner IS NULL THEN excluded.since ELSE held.since END,
     until = greatest(held.until, excluded.until)
@@ -57,6 +67,7 @@ ON CONFLICT (cluster) DO UPDATE SET number = excluded.number, owner = excluded.o
 #: Of one that is late: whatever it still asks for is refused.
 _END = "UPDATE kuvasz.lease SET owner = NULL WHERE cluster = %s AND owner = %s"
 _END_READERS = "UPDATE kuvasz.lease SET owner = NULL WHERE cluster = %s OR starts_with(cluster, %s)"
+_END_APPLIERS = "UPDATE kuvasz.lease SET owner = NULL WHERE starts_with(cluster, %s)"
 _HOLDER = """
 SELECT owner, does, map, since, until < clock_timestamp() FROM kuvasz.lease WHERE cluster = %s AND owner IS NOT NULL
 """
@@ -67,15 +78,15 @@ _RENEW = """
 UPDATE kuvasz.lease SET until = clock_timestamp() + %(lease)s, map = %(map)s
 WHERE cluster = %(key)s AND number = %(number)s AND owner = %(node)s RETURNING 1
 """
-#: With the one that all have who read: one statement, for each is a round trip.
+#: With the one that all of its role have: one statement, for each is a round trip.
 _RENEW_BOTH = f"""
 WITH mine AS ({_RENEW}), shared AS (
     UPDATE kuvasz.lease SET owner = %(node)s, until = greatest(until, clock_timestamp() + %(lease)s)
-    WHERE cluster = %(reads)s AND does = %(shares)s AND EXISTS (SELECT FROM mine)
+    WHERE cluster = %(common)s AND does = %(shares)s AND EXISTS (SELECT FROM mine)
 )
 SELECT 1 FROM mine
 """
-#: To whoever else reads, if there is anybody.
+#: To whoever else does the same, if there is anybody.
 _LEAVE_SHARED = """
 UPDATE kuvasz.lease AS held SET owner = other.owner, until = coalesce(other.until, clock_timestamp())
 FROM (SELECT NULL) AS nobody LEFT JOIN LATERAL (
@@ -83,6 +94,9 @@ FROM (SELECT NULL) AS nobody LEFT JOIN LATERAL (
     WHERE starts_with(cluster, %s) AND owner IS NOT NULL AND until > clock_timestamp() ORDER BY until DESC LIMIT 1
 ) AS other ON true
 WHERE held.cluster = %s AND held.does = %s
+"""
+_LIVING = """
+SELECT owner FROM kuvasz.lease WHERE starts_with(cluster, %s) AND owner IS NOT NULL AND until > clock_timestamp()
 """
 _GIVE_BACK = "UPDATE kuvasz.lease SET owner = NULL, until = clock_timestamp() WHERE cluster = %s AND number = %s"
 
@@ -92,8 +106,18 @@ def clock_s() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+class _SharedLease(NamedTuple):
+    """A lease that several have together."""
+
+    key: str
+    members: str  #: what the keys of theirs begin with that each of them has: a node's name follows
+    does: str  #: what they do with it
+
+
 class ClusterLease:
     """The lease as one node sees it.
+
+    Large because it is taken, renewed, proved and given back by one key, and knows those of all other roles.
 
     Args:
         database: Where it is.
@@ -107,7 +131,7 @@ class ClusterLease:
         self.cluster = cluster
         self._node = node
         self.lease_s = lease_s
-        self.role = ClusterRole.ALL  #: what for: that of who reads is another one
+        self.role = ClusterRole.ALL  #: what for: those of who reads, and of who applies, are other ones
         self.number = 0  #: of the lease that this node holds, or held last; 0: it never held one
         self.is_held = False
         self.was_killed = False  #: the one before left without a word
@@ -120,7 +144,16 @@ class ClusterLease:
 
     @property
     def _key(self) -> str:
-        return f"{self.readers}{self.node}" if self.role is ClusterRole.READ else self.cluster
+        return self.cluster if self._common is None else f"{self._common.members}{self.node}"
+
+    @property
+    def _common(self) -> _SharedLease | None:
+        """The lease that all have together who do what this node does; None: it shares nothing."""
+        if self.role is ClusterRole.READ:
+            return _SharedLease(key=self.reads, members=self.readers, does=SHARES)
+        if self.role is ClusterRole.APPLY:
+            return _SharedLease(key=self.cluster, members=self.appliers, does=SHARES_TARGETS)
+        return None
 
     @property
     def reads(self) -> str:
@@ -131,6 +164,11 @@ class ClusterLease:
     def readers(self) -> str:
         """What the keys of theirs begin with that each of them has: a node's name follows."""
         return f"{self.reads}/"
+
+    @property
+    def appliers(self) -> str:
+        """The same of those who apply."""
+        return f"{self.cluster}{APPLIES}/"
 
     def take(self, does: str, map_digest: str) -> LeaseHolder | None:
         """Take the lease if it is free, and nobody has the other one whom this one excludes; return who does if not.
@@ -161,14 +199,17 @@ class ClusterLease:
     def _taken(self, session: Session, does: str, map_digest: str) -> int:
         """Take what nobody has who lives, and return its number."""
         given = {
-            "key": self._key, "keys": [self.cluster, self.reads], "reads": self.reads, "node": self.node,
-            "does": does, "map": map_digest, "lease": _interval(self.lease_s),
+            "key": self._key, "keys": [self.cluster, self.reads], "node": self.node, "does": does,
+            "map": map_digest, "lease": _interval(self.lease_s),
         }  # fmt: skip
         if self.role is ClusterRole.ALL and does == REPLICATES:
             session.execute(_END_READERS, (self.reads, self.readers))
+        common = self._common
+        if common is None:
+            session.execute(_END_APPLIERS, (self.appliers,))  # who has the cluster's alone
         ((number,),) = session.execute(_TAKE, given).fetchall()
-        if self.role is ClusterRole.READ:
-            session.execute(_TAKE_SHARED, {**given, "does": SHARES, "number": number})
+        if common is not None:
+            session.execute(_TAKE_SHARED, {**given, "common": common.key, "does": common.does, "number": number})
         return int(number)
 
     def _both(self, session: Session) -> dict[str, LeaseHolder]:
@@ -180,10 +221,13 @@ class ClusterLease:
         ordered = sorted(both.items(), key=lambda one: one[0] != self._key)
         mine = (one for key, one in ordered if key == self._key or self._excludes(key, one, does))
         # The one that those have together is not only of whom it names.
-        return next((one for one in mine if not one.is_late and (one.node != self.node or one.does == SHARES)), None)
+        others = (one for one in mine if one.node != self.node or one.does in TOGETHER)
+        return next((one for one in others if not one.is_late), None)
 
     def _excludes(self, key: str, other: LeaseHolder, does: str) -> bool:
-        """Whether the holder of another lease reads all sources, or would, as this one is to do."""
+        """Whether the holder of another lease does all of what this one is to do, or would."""
+        if self.role is ClusterRole.APPLY:
+            return key == self.cluster and other.does != SHARES_TARGETS
         if self.role is ClusterRole.READ:
             return other.does == REPLICATES if key == self.cluster else other.does != SHARES
         return key == self.reads and does == REPLICATES
@@ -233,6 +277,15 @@ class ClusterLease:
             found = session.execute(_HOLDER, (self.reads,)).fetchone()
         return None if found is None else _holder_of(*found)
 
+    def living_appliers(self) -> list[str]:
+        """Return the nodes that share the targets, and were heard of in time.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._database.session("ask who applies") as session:
+            return [node for (node,) in session.execute(_LIVING, (self.appliers,))]
+
     def renew(self, session: Session, map_digest: str) -> bool:
         """Ask for more time, and say which map is in use; return whether the lease is still this node's.
 
@@ -241,8 +294,8 @@ class ClusterLease:
         """
         begin = clock_s()
         given = {**self.claim, "lease": _interval(self.lease_s), "map": map_digest}
-        if self.role is ClusterRole.READ:
-            found = session.execute(_RENEW_BOTH, {**given, "reads": self.reads, "shares": SHARES}).fetchone()
+        if (common := self._common) is not None:
+            found = session.execute(_RENEW_BOTH, {**given, "common": common.key, "shares": common.does}).fetchone()
         else:
             found = session.execute(_RENEW, given).fetchone()
         if found is None:
@@ -258,12 +311,13 @@ class ClusterLease:
         """
         if self.is_held:
             self.is_held = False
+            common = self._common
             with self._database.session("give the lease back") as session, session.transaction():
-                if self.role is ClusterRole.READ:
+                if common is not None:
                     session.execute(_TURN, (self.cluster,))
                 session.execute(_GIVE_BACK, (self._key, self.number))
-                if self.role is ClusterRole.READ:
-                    session.execute(_LEAVE_SHARED, (self.readers, self.reads, SHARES))
+                if common is not None:
+                    session.execute(_LEAVE_SHARED, (common.members, common.key, common.does))
 
 
 def _holder_of(node: str, does: str, digest: str, since: datetime.datetime, is_late: bool) -> LeaseHolder:  # noqa: FBT001
@@ -276,4 +330,4 @@ def _interval(seconds: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=seconds)
 
 
-__all__ = ["HELD", "READS", "REPLICATES", "SHARES", "ClusterLease", "clock_s"]
+__all__ = ["APPLIES", "HELD", "READS", "REPLICATES", "SHARES", "TOGETHER", "ClusterLease", "clock_s"]

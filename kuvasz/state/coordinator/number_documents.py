@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -31,15 +31,16 @@ class NumberDocuments(StoredNumbers):
         with self._turn:
             before = self._of(kind)
             found = before.with_all(names)
-            self._keep(kind, before, found)
+            if found is not before:  # several processes may be asked at a time: none gives a number twice
+                self._change(kind, lambda now: now.with_all(names))
+                found = self._of(kind)
         return {name: found.names[name] for name in names}
 
     @override
     def rename(self, kind: str, before: EntryName, after: EntryName) -> None:
         """See `StoredNumbers.rename`."""
         with self._turn:
-            found = self._of(kind)
-            self._keep(kind, found, found.renamed(before, after))
+            self._change(kind, lambda now: now.renamed(before, after))
 
     @override
     def all(self) -> Mapping[str, NumbersOfKind]:
@@ -65,9 +66,13 @@ class NumberDocuments(StoredNumbers):
                 hint="another version of kuvasz wrote them: run that one; without them entries get other numbers",
             ) from error
 
-    def _keep(self, kind: str, before: NumbersOfKind, after: NumbersOfKind) -> None:
-        if after is not before:
-            self._documents.put({kind: after.as_json()})
+    def _change(self, kind: str, change: Callable[[NumbersOfKind], NumbersOfKind]) -> None:
+        def changed(content: Any) -> Any:  # noqa: ANN401 (JSON)
+            now = NumbersOfKind() if content is None else self._read(content)
+            after = change(now)
+            return content if after is now else after.as_json()
+
+        self._documents.change(kind, changed)
 
 
 __all__ = ["NumberDocuments"]

@@ -32,6 +32,7 @@ from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.notices.notice_documents import NoticeDocuments
 from kuvasz.state.ports import StateStore
+from kuvasz.state.shares.coordinated import CoordinatedGroups
 from kuvasz.state.staged.coordinated import CoordinatedIndex
 from kuvasz.state.verdicts.verdict_documents import VerdictDocuments
 
@@ -63,7 +64,9 @@ class CoordinatorStore(StateStore):
         self._feeds = FeedDocuments(
             self._documents("feeds"), self._documents("sids"), self._documents("tables")
         )  # fmt: skip
-        self._address = AddressDocument(self._documents("address"))
+        self._address = AddressDocument(
+            self._documents("address"), self._lease, functools.partial(_known_node, folder)
+        )  # fmt: skip
         self._numbers = NumberDocuments(self._documents("numbers"))
 
     def _documents(self, kind: str) -> Documents:
@@ -145,6 +148,11 @@ class CoordinatorStore(StateStore):
         """The index of the staged log."""
         return CoordinatedIndex(self._database, self._cluster, self._lease)
 
+    @property
+    def groups(self) -> CoordinatedGroups:
+        """Who applies which groups of the map."""
+        return CoordinatedGroups(self._database, self._lease)
+
     @override
     def ledger(self, target: str, source: str) -> LedgerFile:
         """See `StateStore.ledger`: a file of this machine."""
@@ -178,6 +186,14 @@ class CoordinatorStore(StateStore):
         if adopted.get("state") is None:
             adopt(self._folder, self)
             adopted.put({"state": {"by": self._lease.node}})
+
+
+def _known_node(folder: Path) -> str | None:
+    """Return the name of who has a state folder; None: nobody had it yet."""
+    try:
+        return (folder / FILE).read_text(encoding="utf-8").strip() or None
+    except (OSError, ValueError):
+        return None
 
 
 def _node(folder: Path) -> str:

@@ -64,6 +64,12 @@ class WitnessDocuments(Witness):
         with self._lock:
             return dict(self._answered(table).given_up)
 
+    @override
+    def let_go(self, table: str) -> None:
+        """See `Witness.let_go`: it is read again."""
+        with self._lock:
+            self._seen.pop(table, None)
+
     def _change(self, table: str, change: Callable[[TableWitness], bool]) -> None:
         with self._lock:
             try:

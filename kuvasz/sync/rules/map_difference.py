@@ -56,13 +56,16 @@ class MapDifference:
     mapped: tuple[Source, ...]  #: its sources
     added: tuple[Source, ...] = ()
     removed: tuple[Source, ...] = ()
+    given: tuple[Source, ...] = ()  #: that another process has from now on: it still has them
     changed: tuple[SourceDifference, ...] = ()
+    groups_before: frozenset[str] | None = None  #: of the map that runs, that this process applies; None: all
+    groups: frozenset[str] | None = None  #: of the map, that this process applies from now on; None: all
     held: tuple[str, ...] = ()  #: options that differ and count from the next start on
 
     @property
     def is_empty(self) -> bool:
         """Whether no source differs."""
-        return not (self.added or self.removed or self.changed)
+        return not (self.added or self.removed or self.given or self.changed)
 
     def as_json(self) -> dict[str, Any]:
         """Return it ready for JSON."""
@@ -87,6 +90,7 @@ def difference(
     ended: Collection[str] = (),
     sids: dict[str, str | None] | None = None,
     paces: Collection[str] = (),
+    groups: tuple[frozenset[str] | None, frozenset[str] | None] = (None, None),
 ) -> MapDifference:
     """Return what a map has otherwise than the one that runs.
 
@@ -97,6 +101,7 @@ def difference(
         ended: Sources that have ended by themselves: they are begun again if the new map has them.
         sids: Source -> its sid (`sids_of`), of all that were mapped since the start.
         paces: What has a worker of its own since the start (`kuvasz.config.sources.paces`).
+        groups: The groups that this process applies, and those that it is to; None: all.
 
     Raises:
         ConfigError: It cannot follow without a restart.
@@ -111,8 +116,12 @@ def difference(
     if found := check.problems(config):
         told = "; ".join(f"{problem.render_path(one.path)} {one.message}" for one in found)
         raise ConfigError(f"with {', '.join(held)} as they are until a restart: {told}", hint=_RESTART)
-    mapped = sources.resolve(config)
-    old, new = ({source.name: source for source in found} for found in (sources.resolve(before), mapped))
+    whole = sources.resolve(config)
+    mapped = of_groups(whole, groups[1])
+    old, new = (
+        {source.name: source for source in found} for found in (of_groups(sources.resolve(before), groups[0]), mapped)
+    )
+    gone, there = [source for name, source in old.items() if name not in new], {source.name for source in whole}
     refuse_relabelled(mapped, sids_of(old.values()) | (sids or {}))
     if others := sorted(_redefined(mapped, defined)):
         raise ConfigError("; ".join(others), hint=_RESTART)
@@ -120,11 +129,17 @@ def difference(
         of_source(old[name], new[name], has_ended=name in ended) for name in new if name in old
     ]  # fmt: skip
     return MapDifference(
-        config=config, mapped=mapped, held=held,
+        config=config, mapped=mapped, held=held, groups_before=groups[0], groups=groups[1],
         added=tuple(source for name, source in new.items() if name not in old),
-        removed=tuple(source for name, source in old.items() if name not in new),
+        removed=tuple(source for source in gone if source.name not in there),
+        given=tuple(source for source in gone if source.name in there),
         changed=tuple(one for one in both if one is not None),
     )  # fmt: skip
+
+
+def of_groups(mapped: Sequence[Source], groups: frozenset[str] | None) -> tuple[Source, ...]:
+    """Return the sources of some groups of the map; None: of all."""
+    return tuple(source for source in mapped if groups is None or source.database in groups)
 
 
 def of_source(before: Source, after: Source, *, has_ended: bool = False) -> SourceDifference | None:
@@ -281,5 +296,6 @@ __all__ = [
     "definitions",
     "difference",
     "ends_before",
+    "of_groups",
     "of_source",
 ]

@@ -54,7 +54,7 @@ def render(nodes: Sequence[ClusterNode]) -> str:
     """Return a table; maps that differ from that of who replicates are marked."""
     holders = [node for node in nodes if node.is_holder]
     used = next((node.map_digest for node in holders if node.role != ClusterRole.READ), None)
-    shares = any(node.sources is not None for node in nodes)
+    shares = any(node.sources is not None or node.targets is not None for node in nodes)
     rows = [
         (
             node.name, node.role, _DOES.get(node.role, "replicates") if node.is_holder else "stands by",
@@ -65,14 +65,16 @@ def render(nodes: Sequence[ClusterNode]) -> str:
         )
         for node in nodes
     ]  # fmt: skip
-    sources = ["sources"] if shares else []
-    return text.table(("node", "role", "does", *sources, "since", "heard of", "pid", "version", "map"), rows)
+    share = ["share"] if shares else []
+    return text.table(("node", "role", "does", *share, "since", "heard of", "pid", "version", "map"), rows)
 
 
 def _share(node: ClusterNode) -> str:
-    if node.sources is None:
+    count, what = (node.sources, "source") if node.targets is None else (node.targets, "target")
+    if count is None:
         return ""
-    return f"{node.sources}, gives them away" if node.is_draining else str(node.sources)
+    told = f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{told}, gives them away" if node.is_draining else told
 
 
 def as_json(nodes: Sequence[ClusterNode]) -> dict[str, Any]:
@@ -81,7 +83,8 @@ def as_json(nodes: Sequence[ClusterNode]) -> dict[str, Any]:
         "nodes": [
             {"name": node.name, "host": node.host, "pid": node.pid, "version": node.version, "map": node.map_digest,
              "since": node.since, "silent_s": round(node.silent_s, 1), "role": node.role,
-             "replicates": node.is_holder, "sources": node.sources, "drains": node.is_draining}
+             "replicates": node.is_holder, "sources": node.sources, "targets": node.targets,
+             "drains": node.is_draining}
             for node in nodes
         ]
     }  # fmt: skip

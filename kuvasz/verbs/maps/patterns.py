@@ -9,6 +9,8 @@ from kuvasz.state.store import state_of
 from kuvasz.sync.pattern_tables import PatternTables
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kuvasz.config.load import Loaded
 
 
@@ -22,15 +24,24 @@ def asked(loaded: Loaded) -> Loaded:
     return _with(loaded, is_all=True)
 
 
-def kept(loaded: Loaded) -> Loaded:
-    """Return the same for a start, and keep it: by who owns the state alone."""
-    return _with(loaded, is_all=True, may_keep=True)
+def kept(loaded: Loaded, groups: Collection[str] | None = None) -> Loaded:
+    """Return the same for a start, and keep it: by who owns the state alone.
+
+    Args:
+        loaded: The configuration.
+        groups: The groups whose sources are asked, while others are asked by other processes; None: all.
+    """
+    return _with(loaded, is_all=True, may_keep=True, groups=groups)
 
 
-def _with(loaded: Loaded, *, is_all: bool, may_keep: bool = False) -> Loaded:
+def _with(
+    loaded: Loaded, *, is_all: bool, may_keep: bool = False, groups: Collection[str] | None = None
+) -> Loaded:  # fmt: skip
     if not any(group.patterns for group in loaded.config.databases):
         return loaded
     tables = PatternTables(state_of(loaded.config).feeds, may_keep=may_keep)
+    if groups is not None:
+        tables.is_mine = lambda source: source.database in groups
     return dataclasses.replace(loaded, config=tables.looked(loaded.config, is_all=is_all))
 
 

@@ -8,8 +8,9 @@ from typing import Final
 from kuvasz import __version__
 from kuvasz.config.model import ClusterRole
 from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
-from kuvasz.state.coordinator.lease import SHARES, ClusterLease
+from kuvasz.state.coordinator.lease import TOGETHER, ClusterLease
 from kuvasz.state.ports import ClusterNode
+from kuvasz.state.shares.coordinated import held_targets
 from kuvasz.state.staged.holders import held_sources
 
 #: A node that was not heard of for so many leases is forgotten.
@@ -25,7 +26,7 @@ ON CONFLICT (cluster, name) DO UPDATE SET seen = excluded.seen, pid = excluded.p
     since = CASE WHEN node.pid = excluded.pid THEN node.since ELSE excluded.since END
 """
 _FORGET = "DELETE FROM kuvasz.node WHERE cluster = %s AND (name = %s OR seen < clock_timestamp() - %s)"
-#: Its last number is remembered by the lease that all have who read.
+#: Its last number is remembered by the lease that all of its role have.
 _FORGET_LEASES = """
 DELETE FROM kuvasz.lease
 WHERE starts_with(cluster, %s) AND (owner IS NULL AND cluster = %s OR until < clock_timestamp() - %s)
@@ -33,8 +34,8 @@ WHERE starts_with(cluster, %s) AND (owner IS NULL AND cluster = %s OR until < cl
 _NODES = """
 SELECT name, host, pid, version, map, extract(epoch FROM since)::float8,
     extract(epoch FROM clock_timestamp() - seen)::float8,
-    EXISTS (SELECT FROM kuvasz.lease WHERE owner = name AND until > clock_timestamp() AND does <> %(shares)s
-        AND lease.cluster IN (%(cluster)s, %(reads)s, %(readers)s || name)),
+    EXISTS (SELECT FROM kuvasz.lease WHERE owner = name AND until > clock_timestamp() AND does <> ALL(%(together)s)
+        AND lease.cluster IN (%(cluster)s, %(reads)s, %(readers)s || name, %(appliers)s || name)),
     role, drains
 FROM kuvasz.node WHERE cluster = %(cluster)s ORDER BY 1
 """
@@ -79,7 +80,8 @@ class NodeList:
         gone = datetime.timedelta(seconds=_GONE_LEASES * lease.lease_s)
         with self._database.session("leave the cluster") as session:
             session.execute(_FORGET, (lease.cluster, lease.node, gone))
-            session.execute(_FORGET_LEASES, (lease.readers, f"{lease.readers}{lease.node}", gone))
+            for members in (lease.readers, lease.appliers):
+                session.execute(_FORGET_LEASES, (members, f"{members}{lease.node}", gone))
 
     def all(self) -> list[ClusterNode]:
         """Return the nodes that are there, or were not long ago.
@@ -88,14 +90,18 @@ class NodeList:
             StateError: The coordinator does not answer.
         """
         lease = self._lease
-        given = {"cluster": lease.cluster, "reads": lease.reads, "readers": lease.readers, "shares": SHARES}
+        given = {
+            "cluster": lease.cluster, "reads": lease.reads, "readers": lease.readers, "appliers": lease.appliers,
+            "together": list(TOGETHER),
+        }  # fmt: skip
         with self._database.session("list the nodes") as session:
-            held = held_sources(session, lease)
+            held, targets = held_sources(session, lease), held_targets(session, lease)
             return [
                 ClusterNode(
                     name=name, host=host, pid=pid, version=version, map_digest=digest, since=since,
                     silent_s=max(0.0, silent_s), is_holder=is_holder, role=role, is_draining=drains,
                     sources=held.get(name, 0) if role == ClusterRole.READ else None,
+                    targets=targets.get(name, 0) if role == ClusterRole.APPLY else None,
                 )
                 for name, host, pid, version, digest, since, silent_s, is_holder, role, drains in session.execute(
                     _NODES, given

@@ -46,14 +46,24 @@ def test_two_may_share_the_work() -> None:
     assert found == [0, 1, 1]
 
 
+def test_those_that_share_targets_say_how_many_they_have() -> None:
+    one = dataclasses.replace(APPLIER, name="one", targets=3)
+    two = dataclasses.replace(APPLIER, name="two", targets=0, is_draining=True)
+    *_, first, second, _ = nodes.render([one, two, READER]).splitlines()
+    assert "3 targets" in first
+    assert "0 targets, gives them away" in second
+    found = nodes.as_json([one, two, READER])["nodes"]
+    assert [(node["targets"], node["drains"]) for node in found] == [(3, False), (0, True), (None, False)]
+
+
 def test_those_that_share_sources_say_how_many_they_have() -> None:
     one = dataclasses.replace(READER, name="one", sources=3)
     two = dataclasses.replace(READER, name="two", sources=1, is_draining=True)
     head, _, *rows = nodes.render([one, two, APPLIER]).splitlines()
-    assert "sources" in head
-    assert "3" in rows[0].split()
-    assert "1, gives them away" in rows[1]
-    assert "sources" not in nodes.render([HOLDER, STANDBY])
+    assert "share" in head
+    assert "3 sources" in rows[0]
+    assert "1 source, gives them away" in rows[1]
+    assert "share" not in nodes.render([HOLDER, STANDBY])
     assert [(node["sources"], node["drains"]) for node in nodes.as_json([one, two, APPLIER])["nodes"]] == [
         (3, False), (1, True), (None, False),
     ]  # fmt: skip

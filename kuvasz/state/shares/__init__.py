@@ -1,0 +1,1 @@
+"""Who applies which groups of the map, where several processes apply."""
