@@ -13,7 +13,7 @@ The lake keeps a set of texts (`SourceNotes.remember_partitions`), one for each 
 - ``until 25C8D0``: what these partitions hang by and their files were there at this LSN, for the first time as far as
   anybody knows. Earlier versions did not note it.
 - ``horizon 281474976711396``: each transaction below (740, on timeline 1) was over when the files were looked at.
-- ``types 1:23:-1 2:1082:-1``: the types that the columns had at the last look (`partitions.types`).
+- ``types 1:23:-1 2:1082:-1``: the types that the columns had at the last look or copy (`partitions.types`).
 - ``kept``: the target has rows of partitions that are gone, because the map says so.
 """
 
@@ -200,7 +200,9 @@ def part_of(partition: Partition) -> KnownPartition:
     )  # fmt: skip
 
 
-def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: int, at: int) -> KnownPartitions:
+def copied(
+    before: KnownPartitions | None, found: Iterable[Partition], horizon: int, at: int, types: str = ""
+) -> KnownPartitions:
     """Return what is known once a target has the rows that a snapshot shows.
 
     Args:
@@ -208,6 +210,7 @@ def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: 
         found: The partitions that the snapshot knows.
         horizon: The horizon of the snapshot.
         at: LSN of the snapshot. What the stream told of later partitions still counts.
+        types: The types that the columns have there; empty: unknown.
     """
     known = before or KnownPartitions()
     return KnownPartitions(
@@ -218,6 +221,7 @@ def copied(before: KnownPartitions | None, found: Iterable[Partition], horizon: 
         since_lsn=at,
         until_lsn=at,
         horizon=horizon,
+        types=types,
     )
 
 

@@ -45,6 +45,7 @@ class CopySight:
     partitions: Sequence[partitions.Partition] = ()
     horizon: int = 0  #: of the look at its partitions
     unsettled: Collection[str] = ()
+    types: str = ""  #: of the columns of a table that has partitions: see `partitions.types`
 
 
 class CopySnapshot:
@@ -135,10 +136,14 @@ class CopySnapshot:
         horizon = partitions.horizon(connection) if is_root else 0
         parts = partitions.load(connection, [found.relation.oid])[found.relation.oid] if found and is_root else ()
         unsettled = partitions.unsettled(connection, self._slot, parts) if parts else ()
+        types = partitions.types(connection, [found.relation.oid]) if found and is_root else {}
         now = eligibility.checked(self._source.name, spec, found)
         names = snapshot.Names.of(connection, now)
         now = sizes.sized(connection, now)  # last: it waits for whoever has locked the table
-        return CopySight(table=now, names=names, partitions=parts, horizon=horizon, unsettled=unsettled)
+        return CopySight(
+            table=now, names=names, partitions=parts, horizon=horizon, unsettled=unsettled,
+            types=types.get(now.relation.oid, ""),
+        )  # fmt: skip
 
     def _look_ahead(self, spec: SourceTableSpec) -> None:
         """Look at a small table and at those that come next; what is not found so is looked at by itself."""

@@ -81,6 +81,7 @@ class PartitionNotes:
         at: int,
         *,
         unsettled: Collection[str] = (),
+        types: str = "",
     ) -> None:
         """Remember the partitions that a snapshot knows whose rows are about to be taken over.
 
@@ -90,6 +91,7 @@ class PartitionNotes:
             horizon: See `parts.Known`.
             at: LSN of the snapshot.
             unsettled: Links of partitions that are not known by that alone, see `partitions.unsettled`.
+            types: The types of its columns there, see `partitions.types`; empty: unknown.
 
         Raises:
             LakeError: Catalog or storage failed.
@@ -99,7 +101,7 @@ class PartitionNotes:
             known = {part.links for part in before.parts} if before else set()
             left = set(unsettled) - known - self._settled.get(spec.key, set())
             sure = [partition for partition in found if partition.links not in left]
-            self._store(spec, partition_memory.copied(before, sure, horizon, at))
+            self._store(spec, partition_memory.copied(before, sure, horizon, at, types))
 
     def told(self, spec: SourceTableSpec, oid: int, name: str, commit_lsn: int) -> None:
         """Remember a partition that the stream tells of, before its rows are applied: it may be gone by now.

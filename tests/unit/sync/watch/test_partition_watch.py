@@ -383,6 +383,16 @@ def test_alter_type_gives_a_partition_a_file_and_other_changes_of_columns_do_not
     assert world.known.types == ("1:23:-1 2:23:-1" if has_gap else world.types)
 
 
+def test_alter_type_may_come_right_behind_a_copy_before_any_look(world: World) -> None:
+    world.become(TableType.CHANGELOG)
+    world.notes.copied(world.items, world.found, world.horizon, 7000, types="1:23:-1")
+    world.types, world.altered, world.has_rewritten_rows = "1:20:-1", frozenset({1}), True
+    world.hang(10, 11, file_11=99)
+    for _ in range(3):
+        world.look()
+    assert world.source_tables.state(world.items) is State.STREAMING
+
+
 def test_alter_type_may_come_with_a_truncate_of_the_table(world: World) -> None:
     world.become(TableType.CHANGELOG)
     world.messages.truncated(world.root.relation, 5000, 741)
