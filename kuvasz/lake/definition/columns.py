@@ -209,9 +209,9 @@ class Columns:
                 "if the expressions are to mean what they meant, name the columns in the map as they are called now;"
             )
             raise SchemaError(message, hint=f"{hint} {resync} copies the table with what they mean now")
-        if target.type is TableType.HISTORY and planned.has_other_key_values:
+        if target.type is TableType.HISTORY and planned.why_other_keys:
             # Versions that are open would never be found by their keys again, and never end.
-            message = f"{place}: {planned.why_copy}, and rows are identified by it"
+            message = f"{place}: {planned.why_other_keys}, and rows are identified by it"
             raise SchemaError(message, hint=f"{resync} ends their versions and begins new ones")
 
     def check(self, feed: Feed, relation: Relation) -> None:

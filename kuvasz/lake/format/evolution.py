@@ -30,7 +30,7 @@ class Evolution:
     renamed: Mapping[int, str] = dataclasses.field(default_factory=dict)
     why_copy: str = ""  #: why the source's rows have to be copied again; empty if they have not
     has_other_key: bool = False  #: whether other columns identify a row than before
-    has_other_key_values: bool = False  #: whether the values of those columns may be others now
+    why_other_keys: str = ""  #: why the values of those columns may be others now; empty if they may not
     is_change: bool = False  #: whether anything that the map takes changed at the source
     reads: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: as `SourceColumns.reads`
     expressions: str = ""  #: as `SourceColumns.expressions`

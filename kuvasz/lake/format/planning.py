@@ -123,12 +123,11 @@ def by_name(
     planned = made.make(was_keyed=known is not None)
     changes = [] if known is None else compare(known, relation)
     told = tuple(change.describe() for change in changes)
-    why = next((f"{change.describe()}: {change.why_copy}" for change in changes if change.why_copy), "")
+    why = next((_why(change) for change in changes if change.why_copy), "")
     if planned.has_other_key:
         told, why = (*told, _told_of_key(planned.key)), why or _OTHER_KEY
-    is_key_other = any(change.why_copy and change.name in relation.key for change in changes)
     return dataclasses.replace(
-        planned, added={}, fields={}, told=told, why_copy=why, has_other_key_values=is_key_other,
+        planned, added={}, fields={}, told=told, why_copy=why, why_other_keys=_why_other_keys(changes, relation),
         is_change=bool(changes) or planned.has_other_key,
     )  # fmt: skip
 
@@ -242,7 +241,7 @@ class _Planning:
             renamed=self._fields.renamed(),
             why_copy=self._why_copy,
             has_other_key=has_other_key,
-            has_other_key_values=any(change.why_copy and change.name in self._relation.key for change in changes),
+            why_other_keys=_why_other_keys(changes, self._relation),
             is_change=bool(changes) or has_other_key,
         )
 
@@ -443,7 +442,7 @@ class _Planning:
 
     def _copy(self, change: Change) -> None:
         if change.why_copy:
-            self._want_copy(f"{change.describe()}: {change.why_copy}")
+            self._want_copy(_why(change))
 
     def _want_copy(self, why: str) -> None:
         self._why_copy = self._why_copy or why
@@ -470,6 +469,16 @@ class _Planning:
         self._want_copy(_OTHER_KEY)
         self._fields.key = wanted_key
         return True
+
+
+def _why(change: Change) -> str:
+    return f"{change.describe()}: {change.why_copy}"
+
+
+def _why_other_keys(changes: Iterable[Change], relation: Relation) -> str:
+    """Return why the values of a key's columns may be others now; empty if they may not."""
+    of_key = (change for change in changes if change.why_copy and change.name in relation.key)
+    return next(map(_why, of_key), "")
 
 
 def _rename_of(known: SourceColumns | None, column: Column) -> str:

@@ -195,6 +195,19 @@ def test_another_key() -> None:
     assert planned.steps == (RelaxFields(("id",)),)
 
 
+def test_other_values_of_a_key_are_told_by_what_became_of_the_key() -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    table.add("m", default="5")
+    table.alter(2, name="n2")
+    assert lake.plan(table).why_other_keys == ""
+    table.alter(1, name="id2")
+    table.rewrite()
+    planned = lake.plan(table)
+    assert planned.why_other_keys.endswith("the table was rewritten and the column altered")
+    assert planned.why_other_keys.startswith("column id2 ")
+
+
 def test_another_table_is_refused() -> None:
     table = SourceTable()
     lake = LakeTable(table)
