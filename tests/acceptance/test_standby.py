@@ -99,6 +99,7 @@ def test_a_standby_takes_over_from_one_that_was_killed(cluster: Cluster) -> None
     cluster.assert_equal()
 
 
+@pytest.mark.slow
 def test_one_that_slept_through_its_lease_changes_nothing(cluster: Cluster) -> None:
     """All of it sleeps, JVM and workers, as a machine does that is paused: its sockets stay open."""
     cluster.start()

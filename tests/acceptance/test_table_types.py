@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 TYPES = ("clone", "append", "history", "changelog")
 
 #: Each kills one run in the stream; `test_crash_everything` tries all of them.
-POINTS = ("after_commit:kill:7", "after_data_files:kill:6")
+POINTS = ("after_commit:kill:7",)
 
 
 @pytest.mark.timeout(900)
