@@ -129,6 +129,7 @@ def test_a_standby_that_was_late_is_told_nothing_beyond_its_own_wal(
         standby.remove()
 
 
+@pytest.mark.slow
 def test_a_slot_that_somebody_makes_anew_on_a_standby_that_was_late_has_a_gap(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_slot_that_somebody_makes_anew_on_a_standby_that_was_late_has_a_gap(
         standby.remove()
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_old_primary_is_not_taken_for_one_of_the_new(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

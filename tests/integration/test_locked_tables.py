@@ -67,6 +67,7 @@ def wait_until_it_stops_alone(pipeline: Pipeline, source: Database, locked: str)
     wait_until(lambda: len(pipeline.rows("items")) == 10, "the other one's row is there")
 
 
+@pytest.mark.slow
 def test_all_tables_stream_and_are_looked_at_while_one_is_locked(source: Database, lake_folder: LakeFolder) -> None:
     with pipeline_of(lake_folder, source, "items", "others") as pipeline:
         assert_same(pipeline, source, "items", "others")
