@@ -104,6 +104,7 @@ FACTS: Final[dict[str, Fact]] = {
             "added": "sources that the map has now",
             "blockers": "transactions that a slot waits for",
             "changed": "sources of which the map has something otherwise, each with what",
+            "groups": "of the map: entries of `databases`",
             "needs_restart": "options that count from the next start on",
             "partition_by": "of a table's layout, as in the map",
             "removed": "sources that the map has no more",
