@@ -63,13 +63,17 @@ class CatchingUp:
         name = sync.source.name
         if self._progress.received_lsn(name) < sync.target_lsn or self._progress.pending(name):
             return False
-        return not any(map(self._is_to_come, self._states.snapshot(name)))
+        return not any(self._is_to_come(sync, state) for state in self._states.snapshot(name))
 
-    def _is_to_come(self, state: TableState) -> bool:
-        """Whether a table lacks what comes by itself: its error passes, or what is parked of it is being applied."""
+    def _is_to_come(self, sync: SourceSync, state: TableState) -> bool:
+        """Whether a table lacks what comes by itself.
+
+        Its error passes, what is parked of it is being applied, or the next look says what became of its partitions.
+        """
         if state.state is State.ERROR:
             return state.error is not None and state.error.retry is Retry.TIMED
-        return state.state is not State.PAUSED and self._lot.has(state.target, state.source)
+        is_following = state.state is not State.PAUSED
+        return is_following and (self._lot.has(state.target, state.source) or state.key in sync.tables.put_off)
 
 
 __all__ = ["CatchingUp"]

@@ -7,10 +7,11 @@ import logging
 import pytest
 
 from kuvasz import failpoints
-from kuvasz.errors import SchemaError
+from kuvasz.errors import ChangesLost, SchemaError
 from kuvasz.lake.commit import lanes
 from tests.support.lake import LakeFolder, Pipeline, group
-from tests.support.oracle import source_rows
+from tests.support.oracle import lake_rows_pyiceberg, source_rows
+from tests.support.partitioned import EVENTS, run
 from tests.support.postgres import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -57,3 +58,22 @@ def test_a_table_that_waits_for_a_person_is_told_by_the_exit_code(
         assert job.ended() == SchemaError("").exit_code
         job.assert_equal("others", source_rows(database.url, "others"))
     assert "caught_up" in {getattr(record, "event", "") for record in caplog.records}
+
+
+@pytest.mark.parametrize("kind", ["history", "changelog"])
+def test_what_becomes_of_partitions_while_nobody_looks_is_waited_for(
+    database: Database, lake_folder: LakeFolder, kind: str
+) -> None:
+    """No stream has the TRUNCATE of a partition alone, and a job may end before any look behind its start."""
+    run(database, EVENTS)
+    config = lake_folder.config(group({"eu": database}, {"events": {"type": kind}}))
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+    database.execute("TRUNCATE events_2")
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == (0 if kind == "history" else ChangesLost("").exit_code)
+        if kind == "history":
+            seen = lake_rows_pyiceberg(lake_folder.pyiceberg, "shop.events", catalog=lake_folder.catalog)
+            is_open = seen.columns.index("kvsz_deleted")
+            left = [row for row in seen.rows.elements() if not row[is_open]]
+            assert len(left) == database.execute("SELECT count(*) FROM events")[0][0]

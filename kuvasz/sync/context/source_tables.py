@@ -37,6 +37,7 @@ class SourceTables:
         self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
         self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
+        self.put_off: set[str] = set()  #: those whose partitions a look has doubts of that a later one ends, by key
         self.gap_starts = GapStarts()
         self._lake = lake
         self._states = states

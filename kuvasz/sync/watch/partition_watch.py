@@ -84,6 +84,7 @@ class PartitionWatch:
 
     def _give_up(self, _: int) -> None:
         self._horizons.clear()
+        self._source_tables.put_off.clear()
         self._suspects.clear()
         self._stale.clear()
 
@@ -151,6 +152,7 @@ class PartitionWatch:
             if source_tables.position(spec) is None:  # it is about to be copied
                 source_tables.gap_starts.disprove(Evidence.PARTITIONS, spec)
                 self._horizons.pop(spec.key, None)
+                source_tables.put_off.discard(spec.key)
         roots = _by_oid(
             (spec, table)
             for spec, table in partitioned
@@ -222,7 +224,9 @@ class PartitionWatch:
         if self._stale.may_be_stale(connection, spec, known, found):
             return
         if told and (self._suspects.may_be_told(connection, spec, told) if is_following else not is_urgent):
+            self._source_tables.put_off.add(spec.key)
             return
+        self._source_tables.put_off.discard(spec.key)
         try:
             is_accepted = self._approvals.is_gap_accepted(spec)
             if partition_memory.needs_comparison(self._source, spec, known, change, is_accepted=is_accepted):

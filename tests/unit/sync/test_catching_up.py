@@ -22,7 +22,11 @@ class World(Scene):
         super().__init__(folder)
         self.name, self.parked, self.is_ended = self.source.name, set[str](), False
         self.reader = SimpleNamespace(facts=ReaderFacts(state=ReaderState.STREAMING), received_lsn=0)
-        self.sync = SimpleNamespace(source=self.source, reader=self.reader, target_lsn=500, is_streaming=True)
+        self.put_off = set[str]()
+        self.sync = SimpleNamespace(
+            source=self.source, reader=self.reader, target_lsn=500, is_streaming=True,
+            tables=SimpleNamespace(put_off=self.put_off),
+        )  # fmt: skip
         sources: Any = SimpleNamespace(all=[self.sync], of=lambda _: self.sync, is_ended=lambda _: self.is_ended)
         lot: Any = SimpleNamespace(has=lambda target, _: target in self.parked)
         self.catching_up = CatchingUp(sources, self.states, self.progress, lot)
@@ -105,6 +109,16 @@ def test_everything_is_not_there_while_a_table_is_in_an_error_that_passes(world:
     assert not world.catching_up.is_done, "it is tried again, and what is parked of it comes"
     world.states.set("shop.items", world.name, State.ERROR, SchemaError("a column is missing", hint="add it"))
     assert world.catching_up.is_done, "nobody waits for a person"
+
+
+def test_everything_is_not_there_while_a_look_at_partitions_is_put_off(world: World) -> None:
+    world.receive(600)
+    assert world.state is State.STREAMING
+    (state,) = [one for one in world.states.snapshot() if one.target == "shop.items"]
+    world.put_off.add(state.key)
+    assert not world.catching_up.is_done
+    world.put_off.clear()
+    assert world.catching_up.is_done
 
 
 def test_everything_is_not_there_while_a_table_lacks_what_is_parked_of_it(world: World) -> None:

@@ -137,11 +137,14 @@ def test_a_history_is_not_compared_before_the_stream_has_brought_what_it_has(wor
     world.look(is_following=False)
     is_clone = kind is TableType.CLONE
     assert is_compared(world) is is_clone, "times of the comparison are as good for a clone"
+    assert world.source_tables.put_off == (set() if is_clone else {world.items.key}), "a job does not end before"
     if not is_clone:
         world.look()
         assert not is_compared(world)
+        assert world.source_tables.put_off
         world.look()
         assert is_compared(world)
+        assert not world.source_tables.put_off
 
 
 def test_a_history_waits_for_rows_of_a_partition_that_the_stream_may_bring(world: World) -> None:
