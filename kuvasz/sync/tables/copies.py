@@ -342,10 +342,8 @@ class Copies:
         self._follow(spec, now, at)
         if now.kind is TableKind.PARTITIONED:
             # The partitions that the snapshot knows, not those of an earlier look.
-            kind = spec.config.type
-            types = "" if kind.is_comparable else sight.types  # others are compared whatever their types were
             self._notes.copied(
-                spec, sight.partitions, sight.horizon, at, unsettled=sight.unsettled, types=types
+                spec, sight.partitions, sight.horizon, at, unsettled=sight.unsettled, types=sight.types
             )  # fmt: skip
         return dataclasses.replace(now, relation=narrowed(spec, now.relation)), sight.names
 

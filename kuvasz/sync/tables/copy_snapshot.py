@@ -45,7 +45,7 @@ class CopySight:
     partitions: Sequence[partitions.Partition] = ()
     horizon: int = 0  #: of the look at its partitions
     unsettled: Collection[str] = ()
-    types: str = ""  #: of the columns of a table that has partitions: see `partitions.types`
+    types: str = ""  #: of the columns of one that has partitions and is not compared: see `partitions.types`
 
 
 class CopySnapshot:
@@ -136,7 +136,8 @@ class CopySnapshot:
         horizon = partitions.horizon(connection) if is_root else 0
         parts = partitions.load(connection, [found.relation.oid])[found.relation.oid] if found and is_root else ()
         unsettled = partitions.unsettled(connection, self._slot, parts) if parts else ()
-        types = partitions.types(connection, [found.relation.oid]) if found and is_root else {}
+        is_typed = is_root and not spec.config.type.is_comparable  # others are compared whatever their types were
+        types = partitions.types(connection, [found.relation.oid]) if found and is_typed else {}
         now = eligibility.checked(self._source.name, spec, found)
         names = snapshot.Names.of(connection, now)
         now = sizes.sized(connection, now)  # last: it waits for whoever has locked the table
