@@ -35,7 +35,19 @@ def text(value: str, *, is_json: bool) -> str:
     """Return a text as a key or a value."""
     if not is_json and _BARE.fullmatch(value):
         return value
-    return json.dumps(value, ensure_ascii=not value.isprintable())
+    said = json.dumps(value, ensure_ascii=False)
+    return "".join(one if one.isprintable() else _escaped(one, is_json=is_json) for one in said)
+
+
+def _escaped(one: str, *, is_json: bool) -> str:
+    """Return a character that a stream of YAML or an editor may not keep.
+
+    YAML writes what is beyond U+FFFF as one escape of eight digits (YAML 1.2, 5.7), JSON as two surrogates (RFC 8259,
+    7): a reader of YAML refuses half of a pair.
+    """
+    if is_json or ord(one) <= 0xFFFF:
+        return json.dumps(one)[1:-1] if ord(one) > 0x7F else f"\\u{ord(one):04x}"
+    return f"\\U{ord(one):08x}"
 
 
 def block_lines(value: Plain) -> list[str]:
