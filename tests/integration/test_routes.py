@@ -241,6 +241,7 @@ def test_a_group_shows_a_row_in_one_target_at_a_time(database: Database, lake_fo
         assert_equal(pipeline, database)
 
 
+@pytest.mark.slow
 def test_routes_are_repaired_after_a_lost_slot_and_by_verify(database: Database, lake_folder: LakeFolder) -> None:
     fill(database)
     database.execute("ALTER TABLE events REPLICA IDENTITY FULL")

@@ -37,7 +37,9 @@ def keys(report: Report) -> set[tuple[str, tuple[str, ...]]]:
     return {(entry.kind, entry.key) for entry in report.keys}
 
 
-@pytest.mark.parametrize("is_running", [True, False], ids=["running", "stopped"])
+@pytest.mark.parametrize(
+    "is_running", [pytest.param(True, id="running"), pytest.param(False, id="stopped", marks=pytest.mark.slow)]
+)
 def test_planted_differences_of_one_sid_are_found_and_mended(
     database: Database, other: Database, lake_folder: LakeFolder, *, is_running: bool
 ) -> None:
