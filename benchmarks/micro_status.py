@@ -15,6 +15,8 @@ from collections.abc import Callable
 from kuvasz.admin import views
 from kuvasz.admin.metrics import Metrics
 from kuvasz.admin.observer import Snapshot
+from kuvasz.admin.report.status_text import StatusText
+from kuvasz.admin.views import ErrorView
 from kuvasz.config.model import MetricsScope
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.tables import State, TableStates
@@ -60,10 +62,12 @@ def main() -> None:
     chosen = parser.parse_args()
     states = states_of(chosen.sources, chosen.tables)
     moment = snapshot_of(states, chosen.sources)
+    text = StatusText(ErrorView())
     works: dict[str, Callable[[], object]] = {
         "states of all tables": states.snapshot,
         "status": lambda: views.status(moment),
-        "status as JSON": lambda: views.status_json(moment),
+        "status as text": lambda: StatusText(ErrorView()).of(moment),
+        "status, looked at again": lambda: text.of(moment),
         "readyz": lambda: views.readyz(moment),
         "metrics": lambda: Metrics().render(moment),
         "metrics per source": lambda: Metrics(MetricsScope.PER_SOURCE).render(moment),

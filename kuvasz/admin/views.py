@@ -5,11 +5,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import json
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
-
-import pydantic_core
 
 from kuvasz import __version__, lsn
 from kuvasz.admin import upkeep
@@ -74,8 +71,14 @@ def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
         snapshot: The moment.
         errors: How they look to who asks.
     """
+    tables_of = snapshot.view.tables_of()
+    sources = [source_status(one, tables_of[one.name], snapshot, errors) for one in snapshot.view.sources]
+    return status_of(snapshot, sources, errors)
+
+
+def status_of(snapshot: Snapshot, sources: list[dict[str, Any]], errors: ErrorView = _PLAIN) -> dict[str, Any]:
+    """Return the same with other entries of `sources`."""
     view = snapshot.view
-    tables_of = view.tables_of()
     return {
         "version": __version__,
         "phase": view.phase,
@@ -86,7 +89,7 @@ def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
         "commit_conflicts": view.commit_conflicts,
         "live": not livez(snapshot),
         "ready": not readyz(snapshot),
-        "sources": [source_status(source, tables_of[source.name], snapshot, errors) for source in view.sources],
+        "sources": sources,
         "released": [
             {"source": name, "retained_bytes": slot.retained_bytes}
             for name in view.released
@@ -95,15 +98,6 @@ def status(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
         "log": _log(snapshot, errors),
         "maintenance": [upkeep.as_json(table) | {"error": errors.row_text(table.error)} for table in view.upkeep],
     }
-
-
-def status_json(snapshot: Snapshot, errors: ErrorView = _PLAIN) -> bytes:
-    """Return `status` as JSON, which is as much work again with the standard library as to say it."""
-    said = status(snapshot, errors)
-    try:
-        return pydantic_core.to_json(said)
-    except pydantic_core.PydanticSerializationError:  # a name with half of a surrogate pair
-        return json.dumps(said).encode()
 
 
 def livez(snapshot: Snapshot) -> list[str]:
@@ -192,8 +186,11 @@ def table_status(
     table: TableState, source: SourceView, snapshot: Snapshot, errors: ErrorView = _PLAIN
 ) -> dict[str, Any]:
     """Return an entry of a source's `tables`."""
-    durable_lsn = snapshot.durable_lsn(source, table)
-    valid_through = snapshot.valid_through(source, durable_lsn)
+    return table_facts(table, snapshot, errors) | table_progress(table, source, snapshot, errors)
+
+
+def table_facts(table: TableState, snapshot: Snapshot, errors: ErrorView = _PLAIN) -> dict[str, Any]:
+    """Return what an entry of `tables` says of its table's state: the same until that changes, except in a copy."""
     is_copying = table.state is State.COPYING
     return {
         "table": table.table,
@@ -219,10 +216,29 @@ def table_status(
         "newest_change_at": instant((table.last_commit_us + POSTGRES_EPOCH_US) / 1e6)
         if table.last_commit_us
         else None,
+    }
+
+
+def table_progress(
+    table: TableState, source: SourceView, snapshot: Snapshot, errors: ErrorView = _PLAIN
+) -> dict[str, Any]:
+    """Return what else it says: how far the table is, and what waits for it or was found of it."""
+    key = table.target, table.source
+    found = findings_of(snapshot.view.parked.get(key), snapshot.view.verdicts.get(key), errors)
+    return position_of(source, snapshot.durable_lsn(source, table), snapshot) | found
+
+
+def findings_of(parked: ParkedView | None, verdict: Verdict | None, errors: ErrorView = _PLAIN) -> dict[str, Any]:
+    """Return what waits for a table, and what comparisons found of it."""
+    return {"parked": _parked(parked), "verified": _verified(verdict, errors)}
+
+
+def position_of(source: SourceView, durable_lsn: int | None, snapshot: Snapshot) -> dict[str, Any]:
+    """Return how far a table is that has everything of its source before an LSN."""
+    valid_through = snapshot.valid_through(source, durable_lsn)
+    return {
         "durable_lsn": None if durable_lsn is None else _rendered(durable_lsn),
         "valid_through": None if valid_through is None else instant(valid_through),
-        "parked": _parked(snapshot.view.parked.get((table.target, table.source))),
-        "verified": _verified(snapshot.view.verdicts.get((table.target, table.source)), errors),
     }
 
 

@@ -24,6 +24,7 @@ from kuvasz.admin.door import Handler
 from kuvasz.admin.metrics import CONTENT_TYPE, Metrics
 from kuvasz.admin.page import Page
 from kuvasz.admin.pages.asked_by_form import by_form
+from kuvasz.admin.report.status_text import StatusText
 from kuvasz.admin.views import ErrorView
 from kuvasz.errors import ConfigError, MapBusy
 from kuvasz.events import EventLog
@@ -137,8 +138,8 @@ class Answers:
         return web.Response(body=await page.get(), content_type="application/json")
 
     def _status_page(self, *, is_trusted: bool) -> Page[bytes]:
-        errors = ErrorView(redact=self._redact, is_trusted=is_trusted)
-        return Page(lambda: self._observer.show(lambda now: views.status_json(now, errors)))
+        text = StatusText(ErrorView(redact=self._redact, is_trusted=is_trusted))
+        return Page(lambda: self._observer.show(text.of))
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=await self._metrics_page.get(), headers={"Content-Type": CONTENT_TYPE})
