@@ -610,13 +610,16 @@ def cut(
 
 
 @app.command("publish")
-def publish(
+def publish(  # noqa: PLR0913 (its options)
     context: typer.Context,
     table: Annotated[
         str | None, typer.Option("--table", help="Only these: * stands for any text.", show_default=False)
     ] = None,
     branch: Annotated[
         str | None, typer.Option("--branch", help="Only tables that the map has on this one.", show_default=False)
+    ] = None,
+    cut: Annotated[
+        str | None, typer.Option("--cut", help="Not the newest, but what this cut has tagged.", show_default=False)
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Change nothing, and say what would be.")] = False,
     force: Annotated[
@@ -630,7 +633,7 @@ def publish(
     from kuvasz.verbs.lake import publish as verb
 
     loaded = _loaded(context, config, settings)
-    outcomes = verb.run(loaded.config, table=table, branch=branch, is_trial=check, is_forced=force)
+    outcomes = verb.run(loaded.config, table=table, branch=branch, cut=cut, is_trial=check, is_forced=force)
     redact = Redactor(loaded.secrets)
     if as_json:
         _print_json(outcomes, redact)

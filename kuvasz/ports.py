@@ -458,16 +458,17 @@ class Published:
 class Branches(Protocol):
     """Branches of tables that are written, and shown by main. Calls block."""
 
-    def publish(self, target: str, *, is_trial: bool = False) -> Published:
+    def publish(self, target: str, tag: str | None = None, *, is_trial: bool = False) -> Published:
         """Have main show what a table has on the branch that is written, if nothing of main is lost by it.
 
         Args:
             target: The name of the target; it need not be prepared.
+            tag: The name of a snapshot of the branch; None: its newest.
             is_trial: Change nothing, and say what would be.
 
         Raises:
-            LakeError: Main itself is written, or has something that the branch does not have; or catalog or storage
-                failed.
+            LakeError: Main itself is written, or has something that is not in what would be published; there is no
+                such tag; or catalog or storage failed.
         """
 
 

@@ -221,14 +221,14 @@ def _ask_all(
 
 
 def publish(
-    config: Config, *, table: str | None, branch: str | None, is_trial: bool, is_forced: bool
+    config: Config, *, table: str | None, branch: str | None, cut: str | None, is_trial: bool, is_forced: bool
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Have the running kuvasz publish tables; see `kuvasz.verbs.lake.publish`.
 
     Raises:
         ConfigError, NotRunning, ForeignServer, Refused: See `command`.
     """
-    given = {"table": table, "branch": branch, "dry_run": is_trial, "force": is_forced, "by": _person()}
+    given = {"table": table, "branch": branch, "cut": cut, "dry_run": is_trial, "force": is_forced, "by": _person()}
     answer = _ask(config, "/api/publish", {one: value for one, value in given.items() if value is not None},
                   timeout_s=_DAY_S)  # fmt: skip
     found: list[dict[str, Any]] = answer["tables"]

@@ -52,8 +52,8 @@ class BranchedWorld(IcebergWorld):
     def one(self, *changes: bytes) -> None:
         self.applied(work(self.eu.one(*changes)))
 
-    def publish(self) -> tuple[int | None, int | None]:
-        made = self.lake.branches.publish(TARGET)
+    def publish(self, tag: str | None = None) -> tuple[int | None, int | None]:
+        made = self.lake.branches.publish(TARGET, tag)
         assert made.branch == "staging"
         return made.before, made.after
 
@@ -151,8 +151,8 @@ def test_a_publication_and_commits_that_meet_are_both_made(
     found, commit = Branch._found, IcebergTable.commit
     numbers = iter(range(10, 13))
 
-    def commits_meanwhile(branch: Branch) -> object:
-        made = found(branch)
+    def commits_meanwhile(branch: Branch, tag: str | None) -> object:
+        made = found(branch, tag)
         if number := next(numbers, None):
             world.one(insert(number))
         return made
@@ -184,7 +184,7 @@ def test_files_are_merged_and_snapshots_expire_on_the_branch_and_main_keeps_its_
         world.one(insert(number), delete(number - 9))
     world.lake.maintenance.run(TARGET, full=True)
     table.refresh()
-    table.branch.note_fork()
+    table.branch.note_lineage()
     table.snapshots.expire(int(time.time() * 1000) + 1000, 1)
     assert world.snapshots() == 2, "all between them are gone"
     world.one(insert(20))
@@ -197,6 +197,72 @@ def test_files_are_merged_and_snapshots_expire_on_the_branch_and_main_keeps_its_
     table.snapshots.expire(int(time.time() * 1000) + 1000, 1)
     with pytest.raises(LakeError, match="does not descend"):
         world.publish()  # someone else expired them, and has noted nothing
+
+
+def test_what_a_cut_has_tagged_is_published_and_nothing_that_came_later(world: BranchedWorld) -> None:
+    world.begin("staging", (1, 0, "x"))
+    for number, name in enumerate(("a", "b", "c"), 2):
+        world.one(insert(number))
+        world.lake.tags.add(TARGET, f"cut_{name}", 3600.0)
+    refs = world.seen.refs()
+    world.one(insert(9))
+    assert world.lake.branches.publish(TARGET, "cut_a", is_trial=True).after == refs["cut_a"]
+    assert world.publish("cut_a") == (None, refs["cut_a"])
+    assert (world.keys(), world.keys("staging")) == ({1, 2}, {1, 2, 3, 4, 9})
+    assert world.publish("cut_c") == (refs["cut_a"], refs["cut_c"])
+    assert world.publish("cut_c") == (refs["cut_c"], refs["cut_c"])
+    with pytest.raises(LakeError, match="which came after"):
+        world.publish("cut_b")
+    with pytest.raises(LakeError, match="there is no tag cut_d"):
+        world.publish("cut_d")
+    with pytest.raises(LakeError, match="there is no tag staging"):
+        world.publish("staging")
+    assert world.keys() == {1, 2, 3, 4}
+    world.publish()
+    assert world.keys() == {1, 2, 3, 4, 9}
+
+
+def test_a_cut_can_be_published_when_the_snapshots_beside_it_are_gone(world: BranchedWorld) -> None:
+    world.begin("staging", (1, 0, "x"))
+    world.publish()
+    table = world.lake.engine.catalog.load(TARGET)
+    assert table is not None
+
+    def expire(number: int) -> None:
+        for key in (number, number + 1):
+            world.one(insert(key))
+        table.refresh()
+        table.branch.note_lineage()
+        table.snapshots.expire(int(time.time() * 1000) + 1000, 1)
+
+    expire(10)
+    world.lake.tags.add(TARGET, "cut_a", 3600.0)
+    expire(20)
+    world.lake.tags.add(TARGET, "cut_b", 3600.0)
+    world.sql(f"ALTER TABLE {world.catalog}.{TARGET} CREATE TAG cut_main AS OF VERSION {world.seen.refs()['main']}")
+    expire(30)
+    expire(40)
+    world.publish("cut_a")
+    assert world.keys() == {1, 10, 11}
+    with pytest.raises(LakeError, match="which came after"):
+        world.publish("cut_main")
+    expire(50)
+    world.publish("cut_b")
+    assert world.keys() == {1, 10, 11, 20, 21}
+    world.publish()
+    assert world.keys() == world.keys("staging")
+
+
+def test_a_tag_of_what_the_branch_has_no_more_is_not_published(world: BranchedWorld) -> None:
+    world.begin("staging", (1, 0, "x"))
+    world.publish()
+    before = world.seen.refs()["staging"]
+    world.one(insert(2))
+    world.lake.tags.add(TARGET, "cut_a", 3600.0)
+    world.sql(f"ALTER TABLE {world.catalog}.{TARGET} REPLACE BRANCH staging AS OF VERSION {before}")
+    with pytest.raises(LakeError, match="the tag cut_a has snapshot"):
+        world.publish("cut_a")
+    assert world.keys() == {1}
 
 
 def test_a_branch_that_is_gone_or_was_set_back_is_a_lake_that_was_rewound(world: BranchedWorld) -> None:

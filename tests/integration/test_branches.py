@@ -9,6 +9,7 @@ import pytest
 
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
+from kuvasz.verbs import remote
 from kuvasz.verbs.lake import publish
 from tests.support.branches import BranchedTable
 from tests.support.lake import LakeFolder, Pipeline, group
@@ -44,7 +45,9 @@ def change(database: Database, number: int) -> None:
 
 
 def ask(config: Config, **options: object) -> list[dict]:
-    return publish.run(config, **{"table": None, "branch": None, "is_trial": False, "is_forced": False, **options})
+    return publish.run(
+        config, **{"table": None, "branch": None, "cut": None, "is_trial": False, "is_forced": False, **options}
+    )
 
 
 def test_branches_equal_their_sources_and_main_shows_them_when_they_are_published(
@@ -68,6 +71,15 @@ def test_branches_equal_their_sources_and_main_shows_them_when_they_are_publishe
         }
         assert sum(vars(record).get("event") == "published" for record in caplog.records) == len(TYPES)
         assert_equal(first, clone.rows())
+        change(items, 4)
+        pipeline.wait_applied(items)
+        at_cut = source_rows(items.url, "clone")
+        remote.cut(config, name="release", database=None, keep=None)
+        change(items, 5)
+        pipeline.wait_applied(items)
+        told = ask(config, cut="release")
+        assert all(one["after"] == tables[one["target"].removeprefix("shop.")].refs()["cut_release"] for one in told)
+        assert_equal(at_cut, clone.rows())
         shown = {name: (table.refs()["main"], table.rows()) for name, table in tables.items()}
         change(items, 2)
         pipeline.wait_applied(items)

@@ -361,7 +361,7 @@ class _Branch:
     def settle(self, name: str) -> None:
         assert name == self.name
 
-    def note_fork(self) -> None:
+    def note_lineage(self) -> None:
         pass
 
 

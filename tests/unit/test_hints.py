@@ -75,6 +75,7 @@ FOLLOWED = {
     r"kuvasz publish --table …|start kuvasz (once )?with (it|that)|system\.set_current_snapshot|DROP BRANCH": (
         "contract/test_branches.py", "# as the hint says",
     ),
+    r"make a cut: `kuvasz cut --name": ("integration/test_branches.py", "remote.cut("),
     r"kuvasz publish --force": ("unit/admin/branches/test_publish_request.py", "# as the hint says"),
     r"begin again: it goes on where it was": ("integration/test_erase.py", "world.command("),
     r"whole paths|the whole path": ("unit/verbs/maps/test_stored.py", "taken_in(store, file, {}).is_new"),

@@ -1,4 +1,4 @@
-"""Which tables of a map a publication is about. Pure."""
+"""Which tables of a map a publication is about, and which moment of theirs. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from kuvasz.config.sources import Source
 
 _MAIN: Final = "main"
+
+#: What the tags of cuts begin with (`kuvasz.worker.cuts`).
+_CUT: Final = "cut_"
 
 
 def chosen(sources: Iterable[Source], table: str | None, branch: str | None) -> list[str]:
@@ -47,4 +50,13 @@ def chosen(sources: Iterable[Source], table: str | None, branch: str | None) -> 
     return list(found)
 
 
-__all__ = ["chosen"]
+def tag_of(cut: str | None) -> str | None:
+    """Return the tag that a cut has given to its tables; None: no cut is meant.
+
+    Args:
+        cut: The name, as `kuvasz cut --name` takes it, or the tag's.
+    """
+    return None if cut is None else _CUT + cut.removeprefix(_CUT)
+
+
+__all__ = ["chosen", "tag_of"]

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from kuvasz.admin.api.asked import BODY, person
 from kuvasz.admin.api.refusal import RequestRefused
-from kuvasz.admin.branches.chosen import chosen
+from kuvasz.admin.branches.chosen import chosen, tag_of
 from kuvasz.errors import ConfigError, KuvaszError, LakeError, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.ports import Published
@@ -46,10 +46,10 @@ class PublishRequests:
             targets = chosen((sync.source for sync in self._app.sources), body.get("table"), body.get("branch"))
         except ConfigError as error:
             raise RequestRefused(404, error.message, error.hint) from error
-        is_trial, is_forced = body.get("dry_run", False), body.get("force", False)
+        is_trial, is_forced, tag = body.get("dry_run", False), body.get("force", False), tag_of(body.get("cut"))
         told = []
         for target in targets:
-            outcome = await asyncio.to_thread(self._publish, target, is_trial=is_trial, is_forced=is_forced)
+            outcome = await asyncio.to_thread(self._publish, target, tag, is_trial=is_trial, is_forced=is_forced)
             if isinstance(outcome, Published) and outcome.before != outcome.after and not is_trial:
                 _log.tell(
                     Event.PUBLISHED, table=target, branch=outcome.branch, snapshot=outcome.after,
@@ -58,11 +58,11 @@ class PublishRequests:
             told.append(as_json(target, outcome))
         return web.json_response(self._redact.clean({"tables": told}))
 
-    def _publish(self, target: str, *, is_trial: bool, is_forced: bool) -> Published | KuvaszError:
+    def _publish(self, target: str, tag: str | None, *, is_trial: bool, is_forced: bool) -> Published | KuvaszError:
         try:
-            if not is_forced:
+            if not is_forced and tag is None:
                 self._refuse_unfit(target)
-            return self._app.lake.branches.publish(target, is_trial=is_trial)
+            return self._app.lake.branches.publish(target, tag, is_trial=is_trial)
         except KuvaszError as error:
             return error
 

@@ -13,8 +13,8 @@ PUBLISH_ROUTES: Final = (
         method="POST",
         path="/api/publish",
         summary="Have main show what branches have",
-        about="Tables that are written to another branch than main, one after another: each at its newest snapshot."
-        " One that cannot be published is told with its error, and is as it was.",
+        about="Tables that are written to another branch than main, one after another: each at its newest snapshot,"
+        " or at that of a cut. One that cannot be published is told with its error, and is as it was.",
         body=Body(
             fields=(
                 BodyField(
@@ -24,6 +24,10 @@ PUBLISH_ROUTES: Final = (
                 BodyField(
                     name="branch", kind=FieldKind.TEXT, about="Only those that the map has on this one.",
                     example="staging",
+                ),
+                BodyField(
+                    name="cut", kind=FieldKind.TEXT, example="release",
+                    about="Not the newest snapshots, but those that this cut has tagged.",
                 ),
                 BodyField(
                     name="dry_run", kind=FieldKind.SWITCH, about="Change nothing, and say what would be.",

@@ -33,19 +33,25 @@ class IcebergBranches(Branches):
         self._engine = engine
 
     @override
-    def publish(self, target: str, *, is_trial: bool = False) -> Published:
+    def publish(self, target: str, tag: str | None = None, *, is_trial: bool = False) -> Published:
         """See `kuvasz.ports.Branches.publish`."""
-        return _publish(self._engine.catalog, target, is_trial=is_trial)
+        return _publish(self._engine.catalog, target, tag, is_trial=is_trial)
 
 
 def publish_once(
-    config: Config, targets: Sequence[str], *, is_trial: bool, session: SparkSession | None = None
+    config: Config,
+    targets: Sequence[str],
+    tag: str | None = None,
+    *,
+    is_trial: bool,
+    session: SparkSession | None = None,
 ) -> list[Published | tuple[str, KuvaszError]]:
     """Publish tables where no kuvasz runs that could be asked; beside one, Iceberg fences the commits.
 
     Args:
         config: The whole configuration.
         targets: The names of the tables.
+        tag: The name of a snapshot of each of their branches; None: the newest.
         is_trial: Change nothing.
         session: A running Spark; started and stopped otherwise.
 
@@ -61,7 +67,7 @@ def publish_once(
         outcomes: list[Published | tuple[str, KuvaszError]] = []
         for target in targets:
             try:
-                outcomes.append(_publish(catalog, target, is_trial=is_trial))
+                outcomes.append(_publish(catalog, target, tag, is_trial=is_trial))
             except KuvaszError as error:
                 outcomes.append((target, error))
         return outcomes
@@ -70,12 +76,12 @@ def publish_once(
             own.stop()
 
 
-def _publish(catalog: Catalog, target: str, *, is_trial: bool) -> Published:
+def _publish(catalog: Catalog, target: str, tag: str | None, *, is_trial: bool) -> Published:
     """Publish a table by a handle of its own: whoever writes it is kept waiting by nothing but the catalog."""
     found = catalog.load(target)
     if found is None:
         raise LakeError(f"{place_of(table=target)}: there is no such table in the lake", hint="see `kuvasz plan`")
-    return found.branch.publish(is_trial=is_trial)
+    return found.branch.publish(tag, is_trial=is_trial)
 
 
 __all__ = ["IcebergBranches", "publish_once"]

@@ -316,7 +316,7 @@ class Maintainer:
             return
         oldest_ms = handle.snapshots.oldest_ms
         if oldest_ms is not None and (now - oldest_ms / 1000 > config.snapshot_age * _OVERDUE or is_asked):
-            handle.branch.note_fork()
+            handle.branch.note_lineage()
             handle.snapshots.expire(int((now - config.snapshot_age) * 1000), config.snapshots_kept)
             oldest_ms = handle.snapshots.oldest_ms
         seen.overdue_at = math.inf if oldest_ms is None else oldest_ms / 1000 + config.snapshot_age * _OVERDUE

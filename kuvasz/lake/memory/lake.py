@@ -106,7 +106,7 @@ class MemoryBranches(Branches):
     """There is none but main."""
 
     @override
-    def publish(self, target: str, *, is_trial: bool = False) -> Published:
+    def publish(self, target: str, tag: str | None = None, *, is_trial: bool = False) -> Published:
         """See `kuvasz.ports.Branches.publish`."""
         message = f"{place_of(table=target)}: main is written, so there is nothing to publish"
         raise LakeError(message, hint="a lake in memory has no branches")

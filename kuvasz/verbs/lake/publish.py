@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kuvasz.admin.branches.chosen import chosen
+from kuvasz.admin.branches.chosen import chosen, tag_of
 from kuvasz.admin.branches.publish_request import as_json
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: Config, *, table: str | None, branch: str | None, is_trial: bool, is_forced: bool,
+    config: Config, *, table: str | None, branch: str | None, cut: str | None, is_trial: bool, is_forced: bool,
     session: Any = None,  # noqa: ANN401 (Spark's)
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Publish tables of the map.
@@ -30,6 +30,7 @@ def run(
         config: The whole configuration.
         table: Only these, as their sources or the lake call them; each ``*`` stands for any text.
         branch: Only those that the map has written to this one.
+        cut: The name of a cut, whose moment is published; None: the newest snapshots.
         is_trial: Change nothing, and say what would be.
         is_forced: Also tables of which a source is in error, or not copied yet.
         session: A running Spark; started and stopped otherwise, where no kuvasz runs.
@@ -44,10 +45,10 @@ def run(
     """
     targets = chosen(config_sources.resolve(config), table, branch)
     try:
-        return remote.publish(config, table=table, branch=branch, is_trial=is_trial, is_forced=is_forced)
+        return remote.publish(config, table=table, branch=branch, cut=cut, is_trial=is_trial, is_forced=is_forced)
     except (remote.NotRunning, remote.ForeignServer, ConfigError):
         # Nobody runs, or it cannot be asked: Iceberg fences two writers.
-        outcomes = branches.publish_once(config, targets, is_trial=is_trial, session=session)
+        outcomes = branches.publish_once(config, targets, tag_of(cut), is_trial=is_trial, session=session)
     return [
         as_json(target, outcome[1] if isinstance(outcome, tuple) else outcome)
         for target, outcome in zip(targets, outcomes, strict=True)

@@ -3,8 +3,9 @@
 Rows are of a branch; schema, layout and properties, the positions among them, are of the whole table. Which branch is
 written says a property of the table, so that every process that loads it goes by the same.
 
-Main may be moved to the branch's newest snapshot as long as that descends from main's. Snapshots in between expire
-sooner than somebody publishes; so before they do, `note_fork` notes from where on main the branch went.
+Main may be moved to the branch's newest snapshot, or to one that has a tag, as long as that descends from main's.
+Snapshots in between expire sooner than somebody publishes; so before they do, `note_lineage` notes from which of
+main's and the tags' snapshots the branch descends.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kuvasz.ports import Published
 if TYPE_CHECKING:
     from kuvasz.lake.jvm.table_handle import TableHandle
 
-#: Table property with the id of the snapshot of main from which the branch is known to descend.
+#: Table property with the ids of the snapshots, main's and those of tags, from which the branch is known to descend.
 _FORKED: Final = "kuvasz.forked"
 
 #: How often main is looked at again because another commit came in between.
@@ -114,70 +115,106 @@ class Branch:
 
     # What readers see
 
-    def note_fork(self) -> None:
-        """Note from where on main the branch went, before snapshots expire that show it."""
+    def note_lineage(self) -> None:
+        """Note from which snapshots of main and of tags the branch descends, before those expire that show it."""
         with self._handle.asking():
             if self.name == MAIN:
                 return
             java = self._handle.java
-            main, head = java.currentSnapshot(), java.snapshot(self.name)
-            if main is None or head is None:
+            head = java.snapshot(self.name)
+            if head is None:
                 return
-            at = str(int(main.snapshotId()))
-            is_known = self._handle.classes.calls.property_of(java, _FORKED) == at
-            if is_known or not self._descends(int(head.snapshotId()), int(at)):
+            kept = {
+                int(ref.snapshotId()) for name, ref in java.refs().items() if name == MAIN or not bool(ref.isBranch())
+            }
+            noted = self._noted()
+            known = {one for one in kept if one in noted or self._descends(int(head.snapshotId()), one)}
+            if known == noted:
                 return
         with self._handle.changing():
-            java.updateProperties().set(_FORKED, at).commit()
+            java.updateProperties().set(_FORKED, ",".join(map(str, sorted(known)))).commit()
 
-    def publish(self, *, is_trial: bool = False) -> Published:
-        """Let main show what the branch has now; with `is_trial` only say what that would be.
+    def _noted(self) -> set[int]:
+        text = self._handle.classes.calls.property_of(self._handle.java, _FORKED) or ""
+        return {int(one) for one in text.split(",") if one}
+
+    def publish(self, tag: str | None = None, *, is_trial: bool = False) -> Published:
+        """Let main show what the branch has now, or had; with `is_trial` only say what that would be.
+
+        Args:
+            tag: The name of a snapshot of the branch; None: its newest.
+            is_trial: Change nothing.
 
         Raises:
-            LakeError: There is no branch but main, or main has something that the branch does not have.
+            LakeError: There is no branch but main, or no such tag; or main has something that is not in what would be
+                published.
             ForeignChange: Others commit all the time; nothing was done.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with self._handle.changing():
-                    return self._publish(is_trial=is_trial)
+                    return self._publish(tag, is_trial=is_trial)
             except (ForeignChange, OutcomeUnknown):  # the next look says what there is
                 if attempt == _ATTEMPTS:
                     raise
         raise AssertionError
 
-    def _publish(self, *, is_trial: bool) -> Published:
+    def _publish(self, tag: str | None, *, is_trial: bool) -> Published:
         base, change = self._begin()
-        found = self._found()
+        found = self._found(tag)
         if not is_trial and found.before != found.after:
             change.setBranchSnapshot(found.after, MAIN)
             self._end(base, change)
         return found
 
-    def _found(self) -> Published:
+    def _found(self, tag: str | None) -> Published:
         java, name = self._handle.java, self.name
         if name == MAIN:
             raise LakeError(f"{self._place}: main is written, so there is nothing to publish", hint=_NO_BRANCH)
-        head, main = java.snapshot(name), java.currentSnapshot()
+        newest, main = java.snapshot(name), java.currentSnapshot()
         before = None if main is None else int(main.snapshotId())
-        after = before if head is None else int(head.snapshotId())
-        if before is not None and after is not None:
-            self._refuse_unless_on(name, after, before)
-        return Published(branch=name, before=before, after=after)
-
-    def _refuse_unless_on(self, name: str, head: int, main: int) -> None:
-        """Refuse what would have main lose something.
-
-        Raises:
-            LakeError: The branch does not descend from main, as far as anybody knows.
-        """
-        noted = self._handle.classes.calls.property_of(self._handle.java, _FORKED)
-        if noted != str(main) and not self._descends(head, main):
+        head = before if newest is None else int(newest.snapshotId())
+        if before is not None and head is not None and not self._is_behind(head, before):
             raise LakeError(
-                f"{self._place}: main has snapshot {main}, from which the branch {name} does not descend",
+                f"{self._place}: main has snapshot {before}, from which the branch {name} does not descend",
                 hint="someone else wrote to main, or expired its snapshots: look at it, and then"
                 f" CALL system.set_current_snapshot('{self._handle.name}', {head}) has it show the branch",
             )
+        after = head if tag is None or head is None else self._tagged(tag, head, before)
+        return Published(branch=name, before=before, after=after)
+
+    def _tagged(self, tag: str, head: int, main: int | None) -> int:
+        """Return the snapshot that a tag names, between main and the newest of the branch.
+
+        Raises:
+            LakeError: It is not there.
+        """
+        there = self._handle.java.refs().get(tag)
+        if there is None or bool(there.isBranch()):
+            raise LakeError(
+                f"{self._place}: there is no tag {tag}",
+                hint="make a cut: `kuvasz cut --name …` tags all tables, for `cuts.keep` unless it says --keep",
+            )
+        at = int(there.snapshotId())
+        if not self._is_behind(head, at):
+            raise LakeError(
+                f"{self._place}: the tag {tag} has snapshot {at}, from which the branch {self.name} does not descend",
+                hint="it was set back since, or is another branch; make a cut: `kuvasz cut --name …`",
+            )
+        if main is not None and self._number_of(main) > self._number_of(at):
+            raise LakeError(
+                f"{self._place}: main has snapshot {main}, which came after {at} of the tag {tag}",
+                hint=f"CALL system.set_current_snapshot('{self._handle.name}', {at}) sets it back",
+            )
+        return at
+
+    def _is_behind(self, head: int, ancestor: int) -> bool:
+        """Whether the newest snapshot of the branch descends from another one, as far as anybody knows."""
+        return ancestor in self._noted() or self._descends(head, ancestor)
+
+    def _number_of(self, snapshot: int) -> int:
+        """Return the place of a snapshot among all of the table (Iceberg spec, sequence numbers)."""
+        return int(self._handle.java.snapshot(snapshot).sequenceNumber())
 
 
 _NO_BRANCH: Final = "set `branch` of the table, or `lake.branch`, in the map, and start kuvasz with it"

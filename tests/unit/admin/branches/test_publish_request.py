@@ -22,10 +22,10 @@ class Branches:
             "shop.items": Published(branch="staging", before=1, after=2),
             "shop.others": LakeError("table shop.others: main has snapshot 1", hint="look at it"),
         }
-        self.asked: list[tuple[str, bool]] = []
+        self.asked: list[tuple[str, str | None, bool]] = []
 
-    def publish(self, target: str, *, is_trial: bool = False) -> Published:
-        self.asked.append((target, is_trial))
+    def publish(self, target: str, tag: str | None = None, *, is_trial: bool = False) -> Published:
+        self.asked.append((target, tag, is_trial))
         said = self.said[target]
         if isinstance(said, LakeError):
             raise said
@@ -64,7 +64,7 @@ def test_a_trial_is_one_and_says_nothing_to_the_log(world: WritableWorld, caplog
     with caplog.at_level(logging.INFO, "kuvasz"):
         answer = world.ask("/api/publish", body={"table": "items", "dry_run": True})
     assert answer == (200, {"tables": [DONE]})
-    assert (app.lake.branches.asked, told(caplog)) == ([("shop.items", True)], [])
+    assert (app.lake.branches.asked, told(caplog)) == ([("shop.items", None, True)], [])
 
 
 @pytest.mark.parametrize("state", [State.NEW, State.COPYING, State.ERROR])
@@ -75,6 +75,14 @@ def test_a_table_that_lacks_a_source_is_published_by_force_alone(world: Writable
     assert one["error"] == f"table shop.items: not all of its sources are in it: shop_us is {state.value}"
     assert "kuvasz publish --force" in one["hint"]  # as the hint says
     assert world.ask("/api/publish", body={"table": "items", "force": True}) == (200, {"tables": [DONE]})
+
+
+@pytest.mark.parametrize("cut", ["release", "cut_release"])
+def test_a_cut_had_all_sources_whatever_is_now(world: WritableWorld, cut: str) -> None:
+    app: Any = world.app
+    app.states.set("shop.items", "shop_us", State.ERROR)
+    assert world.ask("/api/publish", body={"table": "items", "cut": cut}) == (200, {"tables": [DONE]})
+    assert app.lake.branches.asked == [("shop.items", "cut_release", False)]
 
 
 def test_a_map_without_branches_has_nothing_to_publish(world: WritableWorld) -> None:

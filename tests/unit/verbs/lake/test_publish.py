@@ -24,22 +24,22 @@ REFUSED = {"target": "shop.others", "error": "table shop.others: it is gone", "h
 
 
 def run() -> list[dict[str, Any]]:
-    return publish.run(CONFIG, table=None, branch=None, is_trial=True, is_forced=False)
+    return publish.run(CONFIG, table=None, branch=None, cut="a", is_trial=True, is_forced=False)
 
 
 def test_the_running_kuvasz_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(remote, "publish", lambda _, **given: asked.append(given) or [DONE])
     assert run() == [DONE]
-    assert asked == [{"table": None, "branch": None, "is_trial": True, "is_forced": False}]
+    assert asked == [{"table": None, "branch": None, "cut": "a", "is_trial": True, "is_forced": False}]
 
 
 def test_without_one_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object, **__: object) -> None:
         raise remote.NotRunning("nobody runs")
 
-    def once(config: Config, targets: list[str], *, is_trial: bool, session: object) -> list[Any]:
-        assert (targets, is_trial) == (["shop.items", "shop.others"], True)
+    def once(config: Config, targets: list[str], tag: str, *, is_trial: bool, session: object) -> list[Any]:
+        assert (targets, tag, is_trial) == (["shop.items", "shop.others"], "cut_a", True)
         error = LakeError("table shop.others: it is gone", hint="see")
         return [Published(branch="staging", before=None, after=7), ("shop.others", error)]
 
