@@ -208,7 +208,7 @@ class StoreProcess(Process):
         statement = f"SELECT * FROM {config.lake.name}.shop.{target}"
         subprocess.run(
             [sys.executable, "-c", _READ, json.dumps(settings), statement, str(file)],
-            check=True, capture_output=True, timeout=120,
+            check=True, capture_output=True, timeout=300,
         )  # fmt: skip
         import pyarrow as pa
 
