@@ -68,10 +68,14 @@ def test_a_tenant_and_a_row_are_erased_and_the_others_go_on(
     for one, text in ((database, PLANTED), (second, "Mirabelle")):
         one.execute("CREATE TABLE items (id int PRIMARY KEY, b text)")
         one.execute(f"INSERT INTO items SELECT i, '{text}-' || i FROM generate_series(1, 50) i")
-    process = new_process(group({"de": database, "fr": second}, {"items": None}), address="127.0.0.1:0")
+    # Patterns take these in, one for the tenant that leaves alone.
+    database.execute(f"CREATE TABLE own AS SELECT 1 AS id, '{PLANTED}' AS b; ALTER TABLE own ADD PRIMARY KEY (id)")
+    second.execute("CREATE TABLE other AS SELECT 1 AS id, 'Mispel' AS b; ALTER TABLE other ADD PRIMARY KEY (id)")
+    tables = {"items": None, "o*": None}
+    process = new_process(group({"de": database, "fr": second}, tables), address="127.0.0.1:0")
     process.map.write_text(json.dumps(json.loads(process.map.read_text()) | {"map": {"writable": True}}))
     process.start(failpoints="erasing:kill:7")
-    process.wait_event("copied", 2)
+    process.wait_event("copied", 4)
     for one in (database, second):
         one.execute("UPDATE items SET b = b || 'x' WHERE id < 20")
     process.wait_confirmed(database, second)
@@ -87,7 +91,9 @@ def test_a_tenant_and_a_row_are_erased_and_the_others_go_on(
     process.start()
     ended = wait_ended(process, noted["id"])
     assert (ended["state"], ended["receipt"]["is_clean"]) == ("done", True), ended
-    assert ended["receipt"]["tables"]["shop.items"]["rows"] == 50
+    assert {name: ended["receipt"]["tables"][f"shop.{name}"]["rows"] for name in ("items", "own", "other")} == {
+        "items": 50, "own": 1, "other": 0,
+    }  # fmt: skip
     assert ended["receipt"]["dropped"]["sources"] == ["shop_de"]
     process.wait_event("erased")
     assert holding(process.folder, PLANTED) == []
@@ -97,16 +103,18 @@ def test_a_tenant_and_a_row_are_erased_and_the_others_go_on(
     process.assert_equal("items", source_rows(second.url, "items", sid="fr"), key=("sid", "id"))
     assert ask(process, "/status")[1]["phase"] == "running"
 
-    # A row, of which the source has let go.
-    second.execute("DELETE FROM items WHERE id = 100")
+    # A row, of which the source has let go, of a table of each kind.
+    second.execute("DELETE FROM items WHERE id = 100; DELETE FROM other")
     process.wait_confirmed(second)
-    body = {"table": "items", "key": ["100"], "sid": "fr", "sure": True}
-    status, noted = ask(process, "/api/erasure", body)
-    assert status == 202, noted
-    ended = wait_ended(process, noted["id"])
-    assert (ended["state"], ended["receipt"]["is_clean"]) == ("done", True), ended
-    process.wait_event("erased", 2)
+    for number, (table, key) in enumerate((("items", "100"), ("other", "1")), 2):
+        body = {"table": table, "key": [key], "sid": "fr", "sure": True}
+        status, noted = ask(process, "/api/erasure", body)
+        assert status == 202, noted
+        ended = wait_ended(process, noted["id"])
+        assert (ended["state"], ended["receipt"]["is_clean"]) == ("done", True), ended
+        process.wait_event("erased", number)
     assert holding(process.folder, "Zwetschge") == []
+    assert holding(process.folder, "Mispel") == []
     second.execute("INSERT INTO items VALUES (101, 'c')")
     process.wait_confirmed(second)
     process.assert_equal("items", source_rows(second.url, "items", sid="fr"), key=("sid", "id"))
@@ -114,7 +122,8 @@ def test_a_tenant_and_a_row_are_erased_and_the_others_go_on(
     # One that cannot be done is told, and holds nobody up.
     status, noted = ask(process, "/api/erasure", {"sid": "fr", "sure": True})
     assert (status, wait_ended(process, noted["id"])["state"]) == (202, "done"), "a map may be without sources"
-    assert [one["state"] for one in ask(process, "/api/erasure")[1]] == ["done"] * 3
+    process.wait_event("erased", 4)
+    assert [one["state"] for one in ask(process, "/api/erasure")[1]] == ["done"] * 4
     process.terminate()
 
 

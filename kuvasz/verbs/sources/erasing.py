@@ -21,6 +21,7 @@ from kuvasz.lake.erasure.journal import Journal
 from kuvasz.lake.erasure.rows import AboutRows, RowsToErase, SidRows
 from kuvasz.source import conninfo
 from kuvasz.state.store import log_index, state_of
+from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules import members
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs.sources import dropping, erased_state
@@ -196,18 +197,20 @@ def _begun(config: Config, journal: Journal) -> Tenant:
 def targets_of(config: Config, tenant: Tenant) -> list[Target]:
     """Return all targets that may have rows of a tenant: those of its groups, as if it were in the map.
 
-    Those of tables that are not `enabled` are among them.
+    Those of tables that are not `enabled` are among them, and those that patterns took in for it alone, as they were
+    seen last: with its sources the map forgets these.
     """
     groups = [
         group.model_copy(update={"urls": (*group.urls, UrlConfig(url=_NOWHERE, sid=tenant.sid))})
         if group.database in tenant.databases and all(url.sid != tenant.sid for url in group.urls)
         else group
-        for group in config_sources.with_all_tables(config).databases
+        for group in config.databases
     ]
     whole = config.model_copy(update={"databases": tuple(groups)})
     found = {
         spec.identifier: target_of(spec)
-        for source in config_sources.resolve(whole)
+        for known in (whole, PatternTables(state_of(config).feeds).applied(whole))
+        for source in config_sources.resolve(config_sources.with_all_tables(known))
         if source.database in tenant.databases
         for spec in source.tables
     }

@@ -12,6 +12,7 @@ from kuvasz.config import load
 from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
 from kuvasz.state.store import state_of
+from kuvasz.verbs.maps import patterns
 
 if TYPE_CHECKING:
     from kuvasz.admin.erasures.erasure_book import ErasureOrder
@@ -47,7 +48,8 @@ class ErasureRun:
         """
         async with interim_server.serve(loaded, state_of(loaded.config), self.book):
             for name in await asyncio.to_thread(self.book.due):
-                await asyncio.to_thread(self._carry_out, name, loaded)
+                known = await asyncio.to_thread(patterns.known, loaded)  # as it was read, patterns have no tables
+                await asyncio.to_thread(self._carry_out, name, known)
                 loaded = await asyncio.to_thread(load.again, loaded)  # a source may have left it
                 log.hide(loaded.secrets)
         return loaded

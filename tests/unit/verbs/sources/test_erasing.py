@@ -9,6 +9,7 @@ from kuvasz.admin.sources.mapped_url import SourceSelection
 from kuvasz.config.load import Loaded, load
 from kuvasz.errors import ConfigError
 from kuvasz.lake.erasure.journal import Journal
+from kuvasz.state.store import state_of
 from kuvasz.verbs.sources import erasing
 
 MAP = """\
@@ -93,6 +94,19 @@ def test_a_group_that_is_left_without_sources_has_its_targets_still(tmp_path: Pa
     tenant = erasing.Tenant(sid="de", databases=("shop",))
     (target,) = erasing.targets_of(load(file, {}).config, tenant)
     assert (target.name, target.has_sid) == ("kuvasz.items", True)
+
+
+def test_targets_that_patterns_took_in_for_it_alone_are_known_when_it_has_left(tmp_path: Path) -> None:
+    """An erasure that is begun again finds its source out of the map, and so may one that a person asks for."""
+    file = tmp_path / "map.yaml"
+    patterns = MAP.replace("{items: , notes: {target: other.notes}}", '{items: , "n*": , "off*": {enabled: false}}')
+    file.write_text(patterns.replace('  - {url: "postgresql://a/x", sid: de}\n', ""))
+    config = load(file, {}).config
+    state_of(config).feeds.see(
+        {"shop_de": [("notes", True, 1), ("offers", True, 1)], "shop_fr": [("names", True, 1)]}
+    )
+    found = {target.name for target in erasing.targets_of(config, erasing.tenant_of(config, DE))}
+    assert found == {f"kuvasz.{name}" for name in ("items", "notes", "names", "offers")}
 
 
 def test_nothing_is_done_until_somebody_is_sure(loaded: Loaded) -> None:
