@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -134,6 +134,31 @@ def parts_of(folder: Path, target: str) -> Iterator[str]:
             yield from found.parts.values()
 
 
+def remove_all(folder: Path, is_meant: Callable[[str, str], bool]) -> int:
+    """Remove ledgers for good, whether they count or not; return how many.
+
+    The files that one names stand in it with the smallest and greatest keys of their rows.
+
+    Args:
+        folder: The state folder.
+        is_meant: Whether the ledger of a target and a source is; one that cannot be read is, whosever it was.
+
+    Raises:
+        OSError: One cannot be removed.
+    """
+    found = [file for file in sorted((folder / FOLDER).glob("*.jsonl")) if _is_meant(file, is_meant)]
+    for file in found:
+        file.unlink()
+    if found:
+        private_folder.sync(folder / FOLDER)
+    return len(found)
+
+
+def _is_meant(file: Path, is_meant: Callable[[str, str], bool]) -> bool:
+    found = _read(file)
+    return found is None or is_meant(str(found.head.get("target")), str(found.head.get("source")))
+
+
 def _line(number: int, made: str, seconds: float) -> str:
     return json.dumps([number, made, round(seconds, 3)])
 
@@ -162,4 +187,4 @@ def _read(file: Path) -> LedgerDocument | None:
     return LedgerDocument(head=found, parts=parts, seconds=seconds)
 
 
-__all__ = ["FOLDER", "FRESH_S", "VERSION", "LedgerFile", "parts_of"]
+__all__ = ["FOLDER", "FRESH_S", "VERSION", "LedgerFile", "parts_of", "remove_all"]

@@ -1,4 +1,4 @@
-"""What lies outside the lake's tables of sources that are erased: parked changes, notes, spool, indexes, catalog."""
+"""What lies outside the lake's tables of what is erased: parked changes, notes, ledgers, spool, indexes, catalog."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kuvasz.errors import StateError
 from kuvasz.lake.executors.spool import Spool
 from kuvasz.lake.iceberg.engine import spool_folder
 from kuvasz.parking.store import logs_of
+from kuvasz.state.copies import ledger_file
 from kuvasz.state.ports import Note
 from kuvasz.state.store import state_of
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Where parked changes lie in the state folder, by source.
 _PARKED: Final = "parked"
+
+#: Where copies and repairs keep, in the state folder, hashes of the keys that they have read; a kill leaves them.
+_KEYS_OF_COPIES: Final = ("copy", "repair")
 
 #: Seconds to wait for whoever has the catalog's file.
 _CATALOG_S: Final = 30.0
@@ -49,6 +53,7 @@ def forget(config: Config, tables: Mapping[str, Mapping[str, Any]], sources: Col
             "parked": _parked(config, members, sources),
             "notes": _notes(config, members, sources),
             "verdicts": _verdicts(config, tables, sources),
+            "copies": _copies(folder, tables, sources),
             "spooled": clear_spool(config),
             "indexes": drop_indexes(folder, [told["uuid"] for told in tables.values() if "uuid" in told]),
             "catalog": vacuum(config),
@@ -92,6 +97,16 @@ def _verdicts(config: Config, tables: Collection[str], sources: Collection[str])
     if mine:
         stored.put(dict.fromkeys(mine))
     return len(mine)
+
+
+def _copies(folder: Path, tables: Collection[str], sources: Collection[str]) -> int:
+    """Forget copies that were cut off: with all that the tables do not need their files went, whosever they were."""
+    for name in _KEYS_OF_COPIES:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+    return ledger_file.remove_all(
+        folder, lambda table, source: table in tables or names.source_of(source) in sources
+    )  # fmt: skip
 
 
 def clear_spool(config: Config) -> int:

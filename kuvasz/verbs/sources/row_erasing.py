@@ -17,6 +17,8 @@ from kuvasz.lake.erasure.journal import Journal
 from kuvasz.lake.erasure.rows import KeyRows, MisfitRows, RowsToErase
 from kuvasz.lake.format import schema, table_identity
 from kuvasz.lake.table.notes import PARKED_PREFIX
+from kuvasz.parking.ports import LogDamaged
+from kuvasz.parking.store import logs_of
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import TableState
 from kuvasz.sync.rules.targets import target_of
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import MappedTarget, TargetFeed
     from kuvasz.lake.java.signing_key import SigningKey
+    from kuvasz.parking.ports import LogStore
     from kuvasz.verbs.lake.row_key import RowKey
 
 _NAMED: Final = "kuvasz source erase: a row needs its table and its key"
@@ -99,6 +102,8 @@ def run(
         raise ConfigError(_would(rows), hint=erasing.UNSURE)
     with contextlib.nullcontext() if is_owner else state_of(config).own("erases rows"):
         erasing.refuse_staged(config)
+        for row in rows:
+            _refuse_logs(config, row.target)
         journal = Journal(config.pipeline.state_folder, {"table": asked.table, "sid": asked.sid,
                                                          "key": _digest(config, rows)})  # fmt: skip
         with erasure.opened(config, session) as work:
@@ -171,10 +176,35 @@ def _refuse_parked(table: Table, target: MappedTarget) -> None:
     """
     parked = sorted(name.removeprefix(PARKED_PREFIX) for name in table.properties if name.startswith(PARKED_PREFIX))
     if parked:
-        raise ConfigError(
-            f"{place_of(table=target.identifier)}: changes of {', '.join(parked)} are parked, perhaps of the row",
-            hint="let the table follow again (`kuvasz resume`), stop kuvasz when it streams, and begin again",
-        )
+        raise _parked(target, parked)
+
+
+def _refuse_logs(config: Config, target: MappedTarget) -> None:
+    """Refuse a table that knows nothing of a parking log, as one that somebody set back; remove what is finished.
+
+    Raises:
+        ConfigError: Changes of it are parked.
+        StateError: A log that a kill has left cannot be removed.
+    """
+    logs, sources = logs_of(config), [feed.source.name for feed in target.feeds]
+    if parked := [source for source in sources if _has_changes(logs, target.identifier, source)]:
+        raise _parked(target, parked)
+    for source in sources:
+        logs.remove(target.identifier, source)
+
+
+def _has_changes(logs: LogStore, target: str, source: str) -> bool:
+    try:
+        return logs.unfinished_lsn(target, source) > 0
+    except LogDamaged:
+        return True
+
+
+def _parked(target: MappedTarget, sources: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"{place_of(table=target.identifier)}: changes of {', '.join(sources)} are parked, perhaps of the row",
+        hint="let the table follow again (`kuvasz resume`), stop kuvasz when it streams, and begin again",
+    )
 
 
 def _would(rows: Sequence[_Row]) -> str:

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kuvasz.lake.executors.spool import Spool
+from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.verbs.sources import erased_state
 from tests.support.maps import loaded
+from tests.support.opened_files import holding
 
 MAP = """\
-lake: {{warehouse: {folder}/wh}}
+lake: {{uri: "jdbc:sqlite:{folder}/catalog.db", warehouse: {folder}/wh}}
 spark:
   master: "spark://m:7077"
   conf: {{spark.authenticate: "true", spark.authenticate.secret: "0123456789abcdef"}}
@@ -24,3 +28,32 @@ def test_the_spool_of_a_cluster_is_emptied_however_new_its_files_are(tmp_path: P
     assert Path(path.removeprefix("file://")).is_file()
     assert erased_state.clear_spool(config) == 1
     assert not Path(path.removeprefix("file://")).exists()
+
+
+#: Stands in the facts of a file that a copy has written, which have the smallest and greatest keys of its rows.
+PLANTED = "Quittenmus"
+
+
+@pytest.mark.parametrize(
+    ("tables", "sources", "left"),
+    [
+        ({"shop.items": {}}, (), ["shop.notes shop_de"]),  # the files of all copies are gone with the row's
+        ({}, ("shop_de",), ["shop.items shop_fr"]),  # the lake may have no such table any more
+    ],
+)
+def test_what_a_copy_that_was_cut_off_has_noted_of_keys_is_forgotten(
+    tmp_path: Path, tables: dict[str, dict[str, str]], sources: tuple[str, ...], left: list[str]
+) -> None:
+    config = loaded(tmp_path, MAP.format(folder=tmp_path)).config
+    folder = config.pipeline.state_folder
+    for target, source in (("shop.items", "shop_de"), ("shop.items", "shop_fr"), ("shop.notes", "shop_de")):
+        made = f"{target} {source}" if f"{target} {source}" in left else PLANTED
+        LedgerFile(folder, target, source).begin({}, {0: made})
+    (folder / "copies" / "torn.jsonl").write_text(PLANTED)
+    (folder / "copy" / "x").mkdir(parents=True)
+    (folder / "copy" / "x" / "keys.npy").write_text(PLANTED)
+
+    found = erased_state.forget(config, tables, sources)
+    assert found["copies"] == 4 - len(left)
+    assert holding(folder, PLANTED) == []
+    assert [one for one in left if holding(folder, one)] == left

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
 from kuvasz.errors import ConfigError
+from kuvasz.parking.log_folder import LogFolder
 from kuvasz.verbs.sources import row_erasing
 from kuvasz.verbs.sources.row_erasing import ErasureRequest
+from tests.support.changes import Sender, insert
 
 MAP = """\
 lake: {uri: "jdbc:sqlite:catalog.db", warehouse: wh}
@@ -35,3 +38,29 @@ def test_nothing_is_done_for_a_row_that_nobody_can_mean(tmp_path: Path, asked: E
     with pytest.raises(ConfigError, match=why):
         row_erasing.run(config, asked, is_sure=True)
     assert [path.name for path in tmp_path.iterdir()] == ["map.yaml"]
+
+
+def test_a_parking_log_of_which_the_table_knows_nothing_is_no_place_for_the_row(tmp_path: Path) -> None:
+    """Who restored an older catalog took the table's note of it; a kill may have left one whose changes are there."""
+    file = tmp_path / "map.yaml"
+    file.write_text(MAP)
+    config = load(file, {}).config
+    (target,) = config_sources.targets(config)
+    row_erasing._refuse_logs(config, target)
+    log = LogFolder(config.pipeline.state_folder).create(target.identifier, "shop_de")
+    row_erasing._refuse_logs(config, target)
+    log = LogFolder(config.pipeline.state_folder).create(target.identifier, "shop_de")
+    log.append([Sender("shop_de").one(insert(1))], 1108, is_open=False, most_bytes=1 << 20)
+    with pytest.raises(ConfigError, match=r"kuvasz\.items: changes of shop_de are parked, perhaps of the row"):
+        row_erasing._refuse_logs(config, target)
+    log.finish()
+    log.close()
+    row_erasing._refuse_logs(config, target)
+    assert not Path(log.place).exists()
+    log = LogFolder(config.pipeline.state_folder).create(target.identifier, "shop_de")
+    log.append([Sender("shop_de").one(insert(1))], 1108, is_open=False, most_bytes=1 << 20)
+    log.close()
+    with Path(log.place).open("r+b") as stream:
+        stream.write(b"?")  # it is no log any more, and perhaps what was one
+    with pytest.raises(ConfigError, match="are parked"):
+        row_erasing._refuse_logs(config, target)
