@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from kuvasz.errors import ConfigError, LakeError, LakeRewound
+from kuvasz.errors import ConfigError, KuvaszError, LakeError, LakeRewound
 from kuvasz.lake.erasure.erasure import opened
 from kuvasz.lake.files.commit import TableCommit
+from kuvasz.lake.iceberg.branches import publish_once
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.refs.branch import Branch
-from kuvasz.ports import Target
+from kuvasz.lake.table.notes import REWOUND_PREFIX
+from kuvasz.ports import Published, Target
 from kuvasz.verbs.lakeview import LakeView
 from tests.support.branches import BranchedTable
 from tests.support.changes import ITEMS, TARGET, Sender, delete, feed, insert, target, update, work
@@ -142,6 +144,32 @@ def test_what_someone_else_wrote_to_main_is_not_lost_by_a_publication(world: Bra
     world.one(insert(3))
     world.publish()
     assert world.keys() == {1, 2, 3}
+
+
+def test_without_a_kuvasz_the_table_says_whether_all_of_its_sources_are_in_it(world: BranchedWorld) -> None:
+    """The first copy of one may have been cut off, or somebody has set the table back."""
+    world.begin("staging", (1, 0, "x"))
+
+    def publish(*sources: str, is_forced: bool = False) -> Published | tuple[str, KuvaszError]:
+        (found,) = publish_once(
+            world.config, {TARGET: sources}, is_trial=False, is_forced=is_forced, session=world.session
+        )
+        return found
+
+    (_, error) = publish("eu", "us")
+    assert isinstance(error, LakeError)
+    assert "not all of its sources are in it: us is not copied" in error.message
+    assert "kuvasz publish --force" in error.hint  # as the hint says
+    assert world.keys() == set()
+    table = world.seen.handle()
+    table.set_properties({f"{REWOUND_PREFIX}eu": "it was set back"})
+    (_, error) = publish("eu")
+    assert "someone set back the rows of eu" in error.message
+    table.remove_properties([f"{REWOUND_PREFIX}eu"])
+    assert isinstance(publish("eu"), Published)
+    world.one(insert(2))
+    assert isinstance(publish("eu", "us", is_forced=True), Published)
+    assert world.keys() == {1, 2}
 
 
 def test_a_publication_and_commits_that_meet_are_both_made(

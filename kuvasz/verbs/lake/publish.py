@@ -1,6 +1,7 @@
 """The verb `publish`: have main show what tables have on the branch that is written.
 
-The running kuvasz is asked, which knows whether all sources are in a table; without one it is done here.
+The running kuvasz is asked, which knows whether all sources are in a table; without one it is done here, and the
+table itself says which it lacks.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from kuvasz.lake.iceberg import branches
 from kuvasz.verbs import remote, text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source
 
 
 def run(
@@ -43,15 +45,29 @@ def run(
         Refused: The running kuvasz cannot publish.
         LakeError: No kuvasz runs, and the lake cannot be reached.
     """
-    targets = chosen(config_sources.resolve(config), table, branch)
+    mapped = config_sources.resolve(config)
+    targets = chosen(mapped, table, branch)
     try:
         return remote.publish(config, table=table, branch=branch, cut=cut, is_trial=is_trial, is_forced=is_forced)
     except (remote.NotRunning, remote.ForeignServer, ConfigError):
         # Nobody runs, or it cannot be asked: Iceberg fences two writers.
-        outcomes = branches.publish_once(config, targets, tag_of(cut), is_trial=is_trial, session=session)
+        fed = {target: _sources_of(mapped, target) for target in targets}
+        outcomes = branches.publish_once(
+            config, fed, tag_of(cut), is_trial=is_trial, is_forced=is_forced, session=session
+        )
     return [
         as_json(target, outcome[1] if isinstance(outcome, tuple) else outcome)
         for target, outcome in zip(targets, outcomes, strict=True)
+    ]
+
+
+def _sources_of(mapped: Iterable[Source], target: str) -> list[str]:
+    """Return what a target's sources are called; which members and tenants there are only their source knows."""
+    return [
+        source.name_of(spec)
+        for source in mapped
+        for spec in source.tables
+        if spec.identifier == target and not spec.is_collapse
     ]
 
 

@@ -38,8 +38,11 @@ def test_without_one_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody(*_: object, **__: object) -> None:
         raise remote.NotRunning("nobody runs")
 
-    def once(config: Config, targets: list[str], tag: str, *, is_trial: bool, session: object) -> list[Any]:
-        assert (targets, tag, is_trial) == (["shop.items", "shop.others"], "cut_a", True)
+    def once(
+        config: Config, fed: dict[str, list[str]], tag: str, *, is_trial: bool, is_forced: bool, session: object
+    ) -> list[Any]:
+        sources = {"shop.items": ["shop"], "shop.others": ["shop"]}
+        assert (fed, tag, is_trial, is_forced) == (sources, "cut_a", True, False)
         error = LakeError("table shop.others: it is gone", hint="see")
         return [Published(branch="staging", before=None, after=7), ("shop.others", error)]
 
