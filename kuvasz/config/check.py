@@ -122,7 +122,7 @@ def problems(config: Config) -> list[Problem]:
         found += [*_tables(group, path), *_urls(group, path), *_tenants(group, path)]
         found += _consistency(config.lake, group, path)
         found += [] if config.map.writable else _bare(group, path)
-    found += [*_writers(config), *_objects(config), *_masks(config), *_staged(config)]
+    found += [*_writers(config), *_objects(config), *_masks(config), *_staged(config), *_branches(config)]
     return [*found, *_targets(config)]
 
 
@@ -422,6 +422,17 @@ def _soft(table: TableConfig, path: Path) -> Iterator[Problem]:
 
 #: Shorter ones can be guessed, and then so can every value that is masked.
 _SECRET_CHARACTERS = 16
+
+
+def _branches(config: Config) -> Iterator[Problem]:
+    """A branch that is written goes on from its newest snapshot: nothing may set it to another one."""
+    said: list[tuple[Path, str | None]] = [(("lake", "branch"), config.lake.branch)]
+    for number, group in enumerate(config.databases):
+        said += [(("databases", number, "tables", key, "branch"), one.branch) for key, one in group.tables.items()]
+    for path, branch in said if config.maintenance.clean_branch else ():
+        if branch == names.CLEAN_BRANCH:
+            message = "`maintenance.clean_branch` sets this branch to states of its own: choose another one"
+            yield Problem(path=path, message=message)
 
 
 def _masks(config: Config) -> Iterator[Problem]:

@@ -21,6 +21,9 @@ _OF_TENANT = "@"
 #: What Iceberg's table properties begin with that say how Parquet files are compressed.
 COMPRESSION = "write.parquet.compression-"
 
+#: The branch of states without delete files (`maintenance.clean_branch`).
+CLEAN_BRANCH = "clean"
+
 #: PostgreSQL's NAMEDATALEN - 1 (manual, section 4.1.1 "Identifiers and Key Words").
 MAX_NAME_BYTES = 63
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kuvasz.config.model import MaintenanceConfig, RowOrder
+from kuvasz.config.names import CLEAN_BRANCH
 from kuvasz.errors import InternalError, KuvaszError, LakeError, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.definition.definition import Definition
@@ -42,9 +43,6 @@ _FULL_PASSES = 3
 #: Expiry waits until the oldest snapshot is this many times as old as it may be: it reads the manifests of all
 #: that are left, so many go at once.
 _OVERDUE = 1.2
-
-#: The branch of states without delete files.
-CLEAN = "clean"
 
 #: For each second in which small files were merged, so many others pass: the stream has most of the machine.
 _REST = 3.0
@@ -230,16 +228,16 @@ class Maintainer:
         """
         parts = [rewrite for rewrite in rewrites if rewrite is not None]
         handle = self._catalog.load(table.name)
-        if handle is None or len(parts) < len(rewrites):
+        if handle is None or len(parts) < len(rewrites) or handle.branch.name == CLEAN_BRANCH:
             _log.tell(Event.CLEAN_BRANCH_LEFT, table=table.name)
             return
-        handle.snapshots.set_branch(CLEAN, TableCommit(
+        handle.snapshots.set_branch(CLEAN_BRANCH, TableCommit(
             snapshot_id=snapshot_id, properties={}, summary={}, is_rewrite=True,
             removed_files=[text for data, _, _ in parts for text in data],
             removed_deletes=[text for _, deletes, _ in parts for text in deletes],
             data_files=[text for _, _, files in parts for text in files],
         ))  # fmt: skip
-        _log.tell(Event.CLEAN_BRANCH, table=table.name, branch=CLEAN)
+        _log.tell(Event.CLEAN_BRANCH, table=table.name, branch=CLEAN_BRANCH)
 
     def _rewrite(self, table: LakeTable, seen: _Seen, groups: Iterable[FileGroup]) -> Outcome | None:
         """Exchange the files of some groups; None if what was written is not, or not wholly, in the table."""

@@ -308,6 +308,18 @@ def test_a_catalog_that_changes_one_table_at_a_time_has_no_group_that_changes_at
     ]
 
 
+def test_no_branch_that_is_written_is_set_to_states_of_another(tmp_path: Path) -> None:
+    """`kuvasz maintain --full` would set it back, and what came meanwhile would be gone from it."""
+    tables = "a: {branch: clean}, 'b*': {branch: clean}"
+    map_ = f"lake: {{branch: clean}}\ndatabases:\n{groups(('shop', A, tables))}\n"
+    told = faults(tmp_path, map_ + "maintenance: {clean_branch: true}\n")
+    why = "`maintenance.clean_branch` sets this branch to states of its own: choose another one"
+    assert [one.partition(": ")[2] for one in told] == [
+        f"lake.branch: {why}", f"databases[0].tables.a.branch: {why}", f"databases[0].tables.b*.branch: {why}"
+    ]  # fmt: skip
+    assert not faults(tmp_path, map_)
+
+
 def test_a_group_that_changes_at_once_shares_no_target(tmp_path: Path) -> None:
     map_ = groups(("shop", A, "a: "), ("store", B, "a: ")).replace("shop,", "shop, consistency: group,")
     assert faults(tmp_path, map_) == [

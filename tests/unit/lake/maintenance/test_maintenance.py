@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.config.names import CLEAN_BRANCH
 from kuvasz.errors import LakeError
 from kuvasz.lake.maintenance.compaction_policy import Policy
-from kuvasz.lake.maintenance.maintenance import CLEAN, Maintainer
+from kuvasz.lake.maintenance.maintenance import Maintainer
 from kuvasz.lake.table.write_era import WriteEra
 from tests.support.changes import TARGET, Sender, delete, insert, update, work
 from tests.support.local_lake import LocalWorld
@@ -218,7 +219,7 @@ def test_the_clean_branch_names_what_was_planned(tmp_path: Path) -> None:
         bench.spread()
         bench.world.applied(work(bench.eu[TARGET].one(delete(1))))
         bench.maintainer.run(bench.world.loaded(), full=True)
-        files = bench.world.stored().now.branches[CLEAN]
+        files = bench.world.stored().now.branches[CLEAN_BRANCH]
         assert [(file.data["record-count"], file.deletes) for file in files] == [(11, ())]
     finally:
         bench.close()
