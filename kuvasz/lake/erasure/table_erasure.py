@@ -172,7 +172,7 @@ class TableErasure:
         with table.lock:
             for source in self._sources():
                 table.forget_position(source, is_gone=True)
-                table.table.remove_properties([notes.PUBLISHED_PREFIX + source])
+                table.table.remove_properties([notes.PUBLISHED_PREFIX + source, notes.SKIPPED_PREFIX + source])
 
     def _sources(self) -> list[str]:
         """Return the sources and members whose rows all go, as the table's properties name them."""
