@@ -148,6 +148,24 @@ def test_another_map_has_other_routes(database: Database, lake_folder: LakeFolde
         assert_equal(pipeline, database, {"of_a": "kind = 'a'", "others": "kind IS NULL OR kind <> 'a'"})
 
 
+def test_a_target_that_is_new_has_what_the_rest_loses_to_it(database: Database, lake_folder: LakeFolder) -> None:
+    """The table was taken in before, so what it has had since must not go with the rows that were skipped."""
+    fill(database)
+    database.execute("ALTER TABLE events REPLICA IDENTITY FULL")
+    config = lake_folder.config(group({"eu": database}, {"events": {"route": ROUTE, "initial": "skip"}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert not any(pipeline.rows(target) for target in ROUTES)
+        change(database)
+        pipeline.wait_applied(database)
+        another = ROUTE | {"allow": ["a", "b", "c"]}
+        reload(pipeline, lake_folder, database, {"events": {"route": another, "initial": "skip"}})
+        pipeline.wait_streaming()
+        rest = "kind IS NULL OR kind NOT IN ('a', 'b', 'c')"
+        assert_equal(pipeline, database, {"of_c": "kind = 'c'", "others": rest})
+        assert pipeline.app.lake.notes.skipped("shop.of_a", "shop_eu"), "its rows are what they were"
+
+
 def test_rows_that_keep_large_values_need_replica_identity_full_to_move(
     database: Database, lake_folder: LakeFolder
 ) -> None:

@@ -21,6 +21,7 @@ from kuvasz.errors import (
     InternalError,
     KuvaszError,
     LakeError,
+    OtherRule,
     SourceError,
     SourceLocked,
     StateError,
@@ -448,8 +449,31 @@ def _is_skip(context: SourceContext, spec: SourceTableSpec, published: str) -> b
     if spec.config.initial is Initial.COPY or context.shared.is_snapshot_only or not published:
         return False
     notes, target, name = context.shared.lake.notes, spec.identifier, context.source_tables.name(spec)
-    is_known = notes.published(target, name) is not None or notes.skipped(target, name)
-    return not is_known and notes.gap(target, name) is None
+    if _is_known(context, spec) or notes.gap(target, name) is not None:
+        return False
+    return not any(one.is_beside(spec) and _has_all(context, one) for one in context.source_tables.source.tables)
+
+
+def _is_known(context: SourceContext, spec: SourceTableSpec) -> bool:
+    """Whether a target has taken a table in before."""
+    notes, target, name = context.shared.lake.notes, spec.identifier, context.source_tables.name(spec)
+    return notes.published(target, name) is not None or notes.skipped(target, name)
+
+
+def _has_all(context: SourceContext, spec: SourceTableSpec) -> bool:
+    """Whether one of a table's routes has, or is to have, all of its rows: without those of a value that is new.
+
+    So a route that is new has to be copied, or the lake would lose what came of its rows since it took the table in.
+    """
+    if not _is_known(context, spec):
+        return False
+    source_tables = context.source_tables
+    is_copied = not context.shared.lake.notes.skipped(spec.identifier, source_tables.name(spec))
+    return (
+        is_copied
+        or source_tables.position(spec) is None
+        or isinstance(source_tables.look(spec).error, OtherRule)  # it waits for a person to have it copied
+    )
 
 
 __all__ = ["Copies"]
