@@ -36,6 +36,7 @@ class Backlog:
         self._dirty: set[str] = set()  #: the targets of those
         self._behind_cut: frozenset[str] = frozenset()  #: sources of which nothing more is taken until `go_on`
         self._held: list[Delivery] = []  #: what has come of them since
+        self._is_asked = False  #: a mini-transaction is to begin at once, whatever waits
 
     def put(self, delivery: Delivery) -> None:
         """Take a delivery."""
@@ -75,6 +76,12 @@ class Backlog:
             self._policy = dataclasses.replace(self._policy, bytes=most_bytes)
             self._changed.notify_all()
 
+    def ask(self) -> None:
+        """Let a mini-transaction begin at once, whatever waits, and also if nothing does."""
+        with self._changed:
+            self._is_asked = True
+            self._changed.notify_all()
+
     def go_on(self) -> None:
         """Take what came behind the cut."""
         with self._changed:
@@ -89,8 +96,8 @@ class Backlog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return not self._waiting
+        """Whether nothing waits, and nobody has asked for a mini-transaction."""
+        return not self._waiting and not self._is_asked
 
     def wait_s(self, last_begin: float) -> float:
         """Return the seconds to wait before a mini-transaction is begun, 0 or less for now.
@@ -98,7 +105,7 @@ class Backlog:
         Args:
             last_begin: When the last one began, monotonic seconds.
         """
-        if self._behind_cut:
+        if self._behind_cut or self._is_asked:
             return 0.0
         waiting = Waiting(
             bytes=self._bytes, tables=len(self._dirty), since=self._since, last=self._last, last_begin=last_begin
@@ -107,6 +114,7 @@ class Backlog:
 
     def pop(self) -> list[Delivery]:
         """Return as much as one mini-transaction takes; see `kuvasz.worker.shares`."""
+        self._is_asked = False
         taken, self._waiting = portion(self._waiting, self._policy.most(len(self._dirty)))
         self._bytes -= sum(delivery.bytes for delivery in taken)
         self.came, self._since = self._since, time.monotonic()

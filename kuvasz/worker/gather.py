@@ -162,6 +162,18 @@ class Gatherer:
             to_park=tuple(batch.to_park), replays=tuple(batch.replays),
         )  # fmt: skip
 
+    def has_parts(self, target: str, is_active: IsActive) -> bool:
+        """Whether the next mini-transaction gives up parts of a transaction of a target. From any thread.
+
+        Those of a target that has stopped following: see `_abandon_stopped`.
+        """
+        replayed = tuple(self._replayed_open.items())
+        live = [(source, tuple(open_in)) for source, open_in in tuple(self._open.items())]
+        stopped = [name for (name, source), number in replayed if not self._is_replaying(name, source, number)]
+        for source, pairs in live:
+            stopped += [name for name, of in pairs if not is_active(name, of, self._epochs[source])]
+        return target in stopped
+
     def _take(self, batch: _Gathering, delivery: Delivery, targets_of: TargetsOf, asked: IsActive) -> None:
         source = delivery.source
         targets = self._ended(batch, delivery)

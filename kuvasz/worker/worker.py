@@ -69,7 +69,9 @@ class Worker:
         self._backlog = Backlog(policy, signals.changed, targets_of)
         self._under_way = UnderWay()
         handover = Handover()
-        gather = functools.partial(_gatherer(states, lot).gather, targets_of=targets_of, is_active=states.is_active)
+        gatherer = _gatherer(states, lot)
+        self._has_parts = functools.partial(gatherer.has_parts, is_active=states.is_active)
+        gather = functools.partial(gatherer.gather, targets_of=targets_of, is_active=states.is_active)
         writing = WriteLoop(number, lake, gather, lot, signals, is_traced=on_durable is not None)
         outcomes = Outcomes(states, progress, lot, on_failure=on_failure, on_receipt=on_receipt)
         self._outcomes = outcomes
@@ -139,6 +141,17 @@ class Worker:
         A target that was taken out of `TableStates.is_active` before `begun` was asked has nothing under way then.
         """
         return self._under_way.has_ended(begun, target)
+
+    def has_parts(self, target: str) -> bool:
+        """Whether it has parts of a transaction of a target that has stopped, and did not end.
+
+        The next mini-transaction gives them up, and has begun once there are none.
+        """
+        return self._has_parts(target)
+
+    def ask(self) -> None:
+        """Have a mini-transaction begin at once, also if nothing waits."""
+        self._backlog.ask()
 
     @property
     def is_stopping(self) -> bool:

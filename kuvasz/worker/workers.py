@@ -88,15 +88,17 @@ class Workers:
     async def settle(self, target: str) -> None:
         """Return when no mini-transaction that has begun can touch a target any more.
 
+        Nor is anything left of a transaction that came in parts and did not end: another worker may have it next.
+
         Raises:
             SourceError: kuvasz stops.
         """
         worker = self._of(target)
-        begun = worker.begun()
-        while not worker.has_ended(begun, target):
-            if worker.is_stopping:
-                raise SourceError(f"stopped while changes of table {target} were under way")
-            await asyncio.sleep(_SETTLE_S)
+        await _ended(worker, target)
+        while worker.has_parts(target):
+            worker.ask()
+            await _pause(worker, target)
+        await _ended(worker, target)
 
     def number_of(self, target: str) -> int:
         """Return the number of the worker that owns a target."""
@@ -104,6 +106,19 @@ class Workers:
 
     def _of(self, target: str) -> Worker:
         return self.all[self.number_of(target)]
+
+
+async def _ended(worker: Worker, target: str) -> None:
+    """Wait until all that a worker has begun has ended, as far as it concerns a target."""
+    begun = worker.begun()
+    while not worker.has_ended(begun, target):
+        await _pause(worker, target)
+
+
+async def _pause(worker: Worker, target: str) -> None:
+    if worker.is_stopping:
+        raise SourceError(f"stopped while changes of table {target} were under way")
+    await asyncio.sleep(_SETTLE_S)
 
 
 __all__ = ["Workers"]

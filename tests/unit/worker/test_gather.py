@@ -379,3 +379,30 @@ def test_members_of_a_target_are_sources_of_their_own() -> None:
     gatherer.gather([delivery(parts[1], through=lsn + 8, is_open=True)], member, always)
     (work,) = gatherer.gather([delivery(through=lsn, epoch=2)], member, always).works
     assert (work.through, work.abandoned) == ({}, {two})
+
+
+def test_parts_of_a_transaction_are_left_until_the_next_mini_transaction_gives_them_up() -> None:
+    eu, replayed = Streams(), {1}
+    gatherer = Gatherer(is_replaying=lambda target, source, number: number in replayed)
+    lsn = eu.items.commit_lsn()
+    part = eu.items.part(lsn, insert(1))
+    gatherer.gather(
+        [
+            delivery(part, through=1000, is_open=True),
+            replay(eu.others.part(lsn, insert(1)), through=1000, number=1, is_open=True),
+        ],
+        targets_of,
+        always,
+    )
+
+    def never(*_: object) -> bool:
+        return False
+
+    assert not gatherer.has_parts("shop.items", always), "they go on"
+    assert gatherer.has_parts("shop.items", never)
+    assert not gatherer.has_parts("shop.others", never)
+    replayed.clear()
+    assert gatherer.has_parts("shop.items", always), "of what was parked"
+    (work,) = gatherer.gather([], targets_of, never).works
+    assert (work.target, work.abandoned) == ("shop.items", {"eu"})
+    assert not gatherer.has_parts("shop.items", never)
