@@ -164,22 +164,32 @@ class Cuts:
                 raise CutRefused(message, hint=_WHY_LATER)
 
     def _refuse_unless_there(self, lsns: Mapping[str, int], epochs: Mapping[str, int]) -> None:
-        """Refuse where a table shows less or more than the cut: it stopped, or its source is being read again."""
+        """Refuse where a table shows less or more than the cut: it stopped, or its source is being read again.
+
+        So is one that left the map meanwhile, whose tables nobody knows any more: what waited of it was dropped.
+        """
         self._refuse_unless_streaming(lsns)
+        for source, epoch in epochs.items():
+            if self._progress.epoch(source) != epoch:
+                raise _read_again(place_of(source), lsns[source])
         for state in self._states.snapshot():
             source = state.database
             if source not in lsns:
                 continue
             at = self._lake.positions(state.target).get(state.source)
-            if at is None or at.lsn > lsns[source] or self._progress.epoch(source) != epochs[source]:
-                message = f"{place_of(source, state.label)}: its source is being read again"
-                raise CutRefused(f"{message} from before {lsn.render(lsns[source])}", hint="make the cut in a moment")
+            if at is None or at.lsn > lsns[source]:
+                raise _read_again(place_of(source, state.label), lsns[source])
 
     async def _remove(self, tag: str, targets: Collection[str]) -> None:
         """Remove the tags of a cut that was not made; one that cannot be goes when its time is over."""
         for target in targets:
             with contextlib.suppress(KuvaszError):
                 await asyncio.to_thread(self._lake.tags.remove, target, tag)
+
+
+def _read_again(place: str, from_lsn: int) -> CutRefused:
+    message = f"{place}: its source is being read again from before {lsn.render(from_lsn)}"
+    return CutRefused(message, hint="make the cut in a moment")
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
