@@ -191,11 +191,14 @@ class App:
 
         Raises:
             ConfigError: It cannot follow without a restart, or a file that holds a part of a url cannot be read.
+            StateError: The coordinator does not answer.
         """
         return self._difference(config, self.groups if self._claims is None else self._claims.planned(config))
 
     def _difference(self, config: Config, groups: frozenset[str] | None) -> MapDifference:
         earlier, ended, before = self._sources.earlier, self._sources.ended, self.groups
+        if self._claims is not None:  # a source that another process had may have come into the map since
+            earlier.read()
         found = map_difference.difference(
             self.config, config, earlier.defined, ended, earlier.sids, self._workers.own, (before, groups)
         )

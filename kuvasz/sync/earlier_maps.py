@@ -42,12 +42,20 @@ class EarlierMaps:
         self.defined |= definitions(mapped)
         self.sids |= sids_of(mapped)
 
-    def leave(self, gone: Sequence[Source]) -> set[str]:
-        """Forget what targets of sources are that another process is to have; return those that nobody feeds here."""
-        fed = {spec.identifier for source in gone for spec in source.tables}
-        for target in fed:
-            self.defined.pop(target, None)
-        return fed
+    def leave(self, mapped: Sequence[Source]) -> set[str]:
+        """Forget what targets are that no source of the map feeds here, since the start or any more; return them."""
+        left = self.defined.keys() - definitions(mapped).keys()
+        for target in left:
+            del self.defined[target]
+        return left
+
+    def read(self) -> None:
+        """Learn the sids of sources that other processes have had since.
+
+        Raises:
+            StateError: Nobody knows them now.
+        """
+        self.sids = {**self._feeds.sids(), **self.sids}
 
     def begin(self, *, is_whole: bool = True) -> None:
         """Have the lake know which tables left the map since the last start; see `let_go`.

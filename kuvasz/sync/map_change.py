@@ -7,7 +7,8 @@ So a source that differs is as right as after a restart, and whatever cuts this 
 all have ended that fed the same rows of a target: what one of those has in hand would come after the new one's copy.
 
 A source that another process is to have leaves in the same order, and keeps all that is its: nothing is known of it
-here from then on.
+here from then on. Where several apply, so is it with a table that nobody feeds here: one that left the map may be
+another's when it comes back.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool | 
             if under_way := [task for task in ends.values() if not task.done()]:
                 await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.wait(under_way, timeout=_TOGETHER_S)
+    if found.groups is not None:
+        await asyncio.to_thread(_let_go_tables, sources)
     _log.tell(Event.MAP_IN_USE, sources=len(found.mapped), seconds=round(time.monotonic() - begin, 3))
 
 
@@ -94,10 +97,14 @@ def _let_go(sources: Sources, gone: Sequence[Source]) -> None:
     """Forget sources here: what is known of them elsewhere counts when they come back."""
     shared, names = sources.shared, {source.name for source in gone}
     _leave_logs(shared.lot, names)
-    for target in sorted(sources.earlier.leave(gone)):
-        shared.lake.let_go(target)
     if shared.staged is not None:
         shared.staged.let_go(names)
+
+
+def _let_go_tables(sources: Sources) -> None:
+    """Forget tables that nobody feeds here: what another process has done with them counts when they come back."""
+    for target in sorted(sources.earlier.leave(sources.mapped)):
+        sources.shared.lake.let_go(target)
 
 
 async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from kuvasz.errors import ConfigError
+from kuvasz.model import SourcePosition
 from kuvasz.sync.earlier_maps import EarlierMaps
+from kuvasz.sync.rules.targets import feed_of, target_of
+from tests.support.changes import ITEMS
 from tests.support.scene import Scene
 
 
@@ -67,3 +70,21 @@ def test_a_start_with_another_sid_under_the_same_name_is_refused(world: World) -
     world.shared.state.feeds.keep({}, {"shop": None})
     world.maps.begin()
     assert world.maps.sids == {"shop": None, "gone": "x"}, "also of those that an earlier map had"
+
+
+def test_a_source_that_another_process_had_loses_the_rows_whose_sid_one_has_here(world: World) -> None:
+    """It was added there since this process began: its sid is known where both remember."""
+    world.maps.begin()
+    spec = dataclasses.replace(world.items, has_sid=True)
+    gone = dataclasses.replace(world.source, name="gone", database="gone", sid="x", tables=(spec,))
+    feed, relation = feed_of(gone, spec), dataclasses.replace(ITEMS, table=spec.table)
+    world.lake.prepare(target_of(spec), feed, relation)
+    world.lake.copy(feed, relation, [], SourcePosition(lsn=1000), lambda *_: None)
+    feeds = world.shared.state.feeds
+    feeds.keep({"gone": {"shop.items"}}, {"gone": "x"})
+    heir = dataclasses.replace(gone, name="heir", database="heir")
+    world.maps.read()
+    world.maps.add([heir])
+    world.maps.let_go([heir])
+    assert not world.lake.positions("shop.items")
+    assert (feeds.known()["gone"], feeds.known()["heir"]) == (frozenset(), {"shop.items"})
