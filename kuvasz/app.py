@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -123,6 +124,8 @@ class App:
             self._shared(state, targets), holds_lease=holds_lease, is_snapshot_only=snapshot_only
         )
         self._sources = Sources(mapped, shared.among(max(1, len(mapped)), config.pipeline))
+        if claims is not None:
+            self._sources.earlier.elsewhere = lambda names: claims.elsewhere(names, self.config)
         self.cuts = Cuts(self._workers, self.lake, self.states, self.progress)
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
 
@@ -249,7 +252,8 @@ class App:
         self.config, self.groups = found.config, found.groups
         self._workers.pace(found.config.pipeline.commit_interval)
         self._have_workers(found)
-        self._sources.change(map_change.take_over(self._sources, found, may_drop=may_drop))
+        tell = functools.partial(_tell_ended, self._claims, found.config)
+        self._sources.change(map_change.take_over(self._sources, found, may_drop=may_drop, on_ended=tell))
 
     def _have_workers(self, found: MapDifference) -> None:
         """Have a worker for each pace that a map has, as far as there may be more of them."""
@@ -460,6 +464,12 @@ def _staged(config: Config, sources: int, *, is_shared: bool) -> StagedLog | Non
         index, store, interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=sources,
         role=cluster.role, is_shared=is_shared,
     )  # fmt: skip
+
+
+def _tell_ended(claims: GroupClaims | None, config: Config) -> None:
+    """Let others who apply know that nothing is applied here by another map any more; blocks."""
+    if claims is not None:
+        claims.follow(config)
 
 
 def _tell_copying(source: str, table: str, done: int, total: int, rows: int) -> None:

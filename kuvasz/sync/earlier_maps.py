@@ -7,10 +7,11 @@ more are confirmed and in no table.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source
+from kuvasz.errors import StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.rules.feeders import Feeders, feeders
@@ -35,6 +36,8 @@ class EarlierMaps:
         #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
         self.defined = definitions(mapped)
         self.sids = sids_of(mapped)  #: source -> that of its rows in the lake, of all that were ever mapped
+        #: returns those of some sources that another process has, and feeds by a map of before still
+        self.elsewhere: Callable[[Collection[str]], Collection[str]] = lambda _: ()
         self._letting_go = threading.Lock()  # what is noted of one must not be lost by another
 
     def add(self, mapped: Sequence[Source]) -> None:
@@ -62,7 +65,7 @@ class EarlierMaps:
 
         Raises:
             LakeError: The lake cannot be told.
-            StateError: Nobody knows what earlier maps had.
+            StateError: Nobody knows what earlier maps had, or another process goes by one of them still.
             ConfigError: A source has another sid than its rows.
         """
         kept = self._feeds.sids()
@@ -83,10 +86,16 @@ class EarlierMaps:
 
         Raises:
             LakeError: The lake cannot be told.
-            StateError: Nobody knows what earlier maps had.
+            StateError: Nobody knows what earlier maps had, or another process goes by one of them still.
         """
         with self._letting_go:
             fed, found = self.left(mapped, is_start=is_start)
+            if fed.robbed and (others := self.elsewhere(fed.robbed)):
+                told = ", ".join(sorted(others))
+                raise StateError(
+                    f"another process still feeds rows from {told} that are those of other sources by this map",
+                    hint="give it the same map: it follows once its own file has that",
+                )
             for target, source in found:
                 # Members of a group have files of their own, which nobody compares: they are copied again.
                 self._lake.forget(target, source, to_repair=not names.member_of(source))

@@ -44,6 +44,20 @@ class GroupClaims(Protocol):
             StateError: The coordinator does not answer.
         """
 
+    def elsewhere(self, sources: Collection[str], config: Config) -> Collection[str]:
+        """Return those of some sources that another process has, which goes by another map still; blocks.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+
+    def follow(self, config: Config) -> None:
+        """Say that nothing is applied here by another map any more; blocks.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+
 
 class GroupShare(NamedTuple):
     """What one process is to do about its share."""

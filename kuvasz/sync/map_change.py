@@ -37,7 +37,13 @@ _TOGETHER_S = 0.3
 _DROPS = 5
 
 
-async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool | None = None) -> None:
+async def take_over(
+    sources: Sources,
+    found: MapDifference,
+    *,
+    may_drop: bool | None = None,
+    on_ended: Callable[[], None] = lambda: None,
+) -> None:
     """Make the sources what a new map says; a task of theirs.
 
     Args:
@@ -45,6 +51,7 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool | 
         found: What the map has otherwise.
         may_drop: Whether slots and publications of sources go that leave; None: a person has asked for the map, which
             says so.
+        on_ended: Called in a thread when nothing goes by the map before any more, until it is done.
     """
     begin = time.monotonic()
     leaving = (*found.removed, *found.given, *(sources.of(one.source.name).mapped for one in found.changed))
@@ -75,6 +82,7 @@ async def take_over(sources: Sources, found: MapDifference, *, may_drop: bool | 
             if under_way := [task for task in ends.values() if not task.done()]:
                 await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.wait(under_way, timeout=_TOGETHER_S)
+        tasks.create_task(_until_done(coming, on_ended), name="ended")
     if found.groups is not None:
         await asyncio.to_thread(_let_go_tables, sources)
     _log.tell(Event.MAP_IN_USE, sources=len(found.mapped), seconds=round(time.monotonic() - begin, 3))

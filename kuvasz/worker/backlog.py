@@ -16,6 +16,8 @@ from kuvasz.worker.shares import portion
 class Backlog:
     """The backlog of one worker. `put` from any thread; the rest for whoever has `changed`.
 
+    Large because what waits is counted as it comes: who asks when to begin must not go through it.
+
     Args:
         policy: When to begin a mini-transaction, and how large.
         changed: Told of every delivery.

@@ -150,6 +150,44 @@ def test_groups_move_between_two_that_live_and_keep_what_is_noted_of_them(applie
     appliers.read.terminate()
 
 
+def test_a_table_that_goes_to_a_group_of_another_process_waits_until_that_has_the_map_too(
+    appliers: SharedAppliers,
+) -> None:
+    """Until then the first one writes it by its own map: its changes would come between the rows of the second."""
+    lake = MemoryLake()
+    appliers.read.start()
+    with Applier(appliers, "one", lake) as one, Applier(appliers, "two", lake) as two, appliers.load():
+        wait_until(lambda: len(two.groups) == len(one.groups) == 2, lambda: f"{one.groups}, {two.groups}")
+        one.wait_streaming()
+        two.wait_streaming()
+        first, second = min(one.groups), min(two.groups)
+        target = f"shop.items_{first}"
+        for name, goes_to in ((first, "items_moved"), (second, f"items_{first}")):
+            (mine,) = (found for found in appliers.groups if found["database"] == name)
+            mine["tables"]["items"]["target"] = goes_to
+        appliers.all["two"].write_map(appliers.groups)
+        two.call(two.live_map.reload("the test"))
+        wait_until(lambda: two.app.sync(second).is_late, "it is begun as the new map says")
+        time.sleep(3)
+        assert two.app.is_changing
+        assert set(lake.positions(target)) == {first}, "the first process has it, and nobody else"
+        appliers.all["one"].write_map(appliers.groups)
+        for applier in (one, two):
+            wait_until(lambda: not applier.app.is_changing, "the map is in use")  # noqa: B023
+        wait_until(lambda: set(lake.positions(target)) == {second}, lambda: f"{lake.positions(target)}")
+        one.wait_streaming()
+        two.wait_streaming()
+        appliers.wait_applied()
+        assert one.groups | two.groups == set(GROUPS)
+    with Applier(appliers, "one", lake) as one:
+        appliers.wait_applied()
+        assert not one.errors()
+    for name, found in ((first, "shop.items_moved"), (second, target)):
+        expected = Counter(appliers.sources[name].execute("SELECT * FROM items"))
+        assert Counter(tuple(row.values()) for row in lake.rows(found).to_pylist()) == expected
+    appliers.read.terminate()
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_what_one_applied_that_is_killed_or_sleeps_is_applied_on_by_the_other(appliers: SharedAppliers) -> None:

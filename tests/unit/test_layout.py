@@ -86,7 +86,6 @@ ELSEWHERE = {
     "state/shares/ports.py": "contract/test_group_holders.py",
     "state/shares/memory.py": "contract/test_group_holders.py",
     "state/shares/coordinated.py": "contract/test_group_holders.py",
-    "verbs/cluster/applying.py": "acceptance/test_shared_targets.py",
     "state/staged/ports.py": "contract/test_log_index.py",
     "state/staged/memory.py": "contract/test_log_index.py",
     "state/staged/coordinated.py": "contract/test_log_index.py",

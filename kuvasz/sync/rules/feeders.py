@@ -26,6 +26,7 @@ class Feeders:
     lasting: Mapping[str, frozenset[str]]  #: the same without those that it did not feed at the start before
     changed: frozenset[str]  #: targets that some feeder feeds no more, or did not feed before
     are_same: bool  #: every feeder is known, and feeds what it fed
+    robbed: frozenset[str]  #: other sources, some of whose rows are those of the map's from now on
 
     def feeds(self, target: str, name: str) -> bool:
         """Whether the map has a target fed under a name now."""
@@ -43,11 +44,15 @@ def feeders(
         sids: Source -> the sid of its rows, also of those that have left the map.
     """
     now = {feeder: targets for source in sources for feeder, targets in _of(source).items()}
-    now |= _robbed(sources, {feeder: known[feeder] for feeder in known.keys() - now.keys()}, sids)
+    robbed = _robbed(sources, {feeder: known[feeder] for feeder in known.keys() - now.keys()}, sids)
+    now |= robbed
     lasting = {feeder: targets & known.get(feeder, targets) for feeder, targets in now.items()}
     changed = (targets ^ known[feeder] for feeder, targets in now.items() if feeder in known)
     are_same = all(known.get(feeder) == targets for feeder, targets in now.items())
-    return Feeders(now=now, lasting=lasting, changed=frozenset().union(*changed), are_same=are_same)
+    return Feeders(
+        now=now, lasting=lasting, changed=frozenset().union(*changed), are_same=are_same,
+        robbed=frozenset(map(names.source_of, robbed)),
+    )  # fmt: skip
 
 
 def rows_of(source: Source) -> set[tuple[str, str | None]]:

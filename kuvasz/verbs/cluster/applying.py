@@ -23,12 +23,13 @@ from kuvasz.sync.group_shares import GroupClaims, GroupShare
 from kuvasz.verbs.cluster.standby import map_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from kuvasz.admin.live_map import LiveMap
     from kuvasz.app import App
     from kuvasz.config.load import Loaded
     from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source
     from kuvasz.state.shares.ports import GroupHolders, SharedGroups
 
 _log = EventLog(__name__)
@@ -51,6 +52,7 @@ class GroupsApplied(GroupClaims):
         self._holders = holders
         self._shared: SharedGroups | None = None
         self._map: tuple[Config, str, Mapping[str, str], Mapping[str, int]] | None = None  #: as it was looked at last
+        self._groups: dict[str, str] = {}  #: source -> its group, of all maps that were looked at
         self._first: frozenset[str] = frozenset()
         self._is_tidy = False  #: sources that have left the map are not ordered any more
         self._told: str | None = None  #: who has another map
@@ -85,9 +87,14 @@ class GroupsApplied(GroupClaims):
     def _known(self, config: Config) -> tuple[str, Mapping[str, str], Mapping[str, int]]:
         """Return what tells a map from others, the units of its groups, and how many targets those have."""
         if self._map is None or self._map[0] is not config:
-            mapped = config_sources.resolve(config)
+            mapped = self._resolved(config)
             self._map = config, map_digest(config), group_shares.units_of(mapped), group_shares.targets_of(mapped)
         return self._map[1:]
+
+    def _resolved(self, config: Config) -> Sequence[Source]:
+        mapped = config_sources.resolve(config)
+        self._groups |= {source.name: source.database for source in mapped}
+        return mapped
 
     def _mine(self) -> set[str]:
         return {group for group, one in self._seen.held.items() if one.node == self._seen.node and one.lives}
@@ -95,7 +102,7 @@ class GroupsApplied(GroupClaims):
     @override
     def planned(self, config: Config) -> frozenset[str]:
         """See `GroupClaims.planned`."""
-        mapped = config_sources.resolve(config)
+        mapped = self._resolved(config)
         units, digest = group_shares.units_of(mapped), map_digest(config)
         share = group_shares.share_of(_by_one_map(self._seen, digest), units, digest)
         return group_shares.whole(units, self._mine() | set(share.taken))
@@ -108,6 +115,25 @@ class GroupsApplied(GroupClaims):
             got = self._holders.hold(dict.fromkeys(new, 0), self._map[1])  # the next look says what they have
             if not new <= set(got):
                 raise MapBusy("another process has taken a group meanwhile", hint="try it again in a moment")
+
+    @override
+    def elsewhere(self, sources: Collection[str], config: Config) -> Collection[str]:
+        """See `GroupClaims.elsewhere`."""
+        shared, digest = self._holders.shared(), map_digest(config)
+        others = {
+            group for group, one in shared.held.items()
+            if one.lives and one.node != shared.node and one.map != digest
+        }  # fmt: skip
+        return [name for name in sources if self._groups.get(name) in others]
+
+    @override
+    def follow(self, config: Config) -> None:
+        """See `GroupClaims.follow`."""
+        shared, digest = self._holders.shared(), map_digest(config)
+        targets = group_shares.targets_of(self._resolved(config))
+        mine = [group for group, one in shared.held.items() if one.node == shared.node and one.lives]
+        if held := {group: targets[group] for group in mine if group in targets}:
+            self._holders.hold(held, digest)
 
     # Its life
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, StateError
 from kuvasz.model import SourcePosition
 from kuvasz.sync.earlier_maps import EarlierMaps
 from kuvasz.sync.rules.targets import feed_of, target_of
@@ -88,3 +89,29 @@ def test_a_source_that_another_process_had_loses_the_rows_whose_sid_one_has_here
     world.maps.let_go([heir])
     assert not world.lake.positions("shop.items")
     assert (feeds.known()["gone"], feeds.known()["heir"]) == (frozenset(), {"shop.items"})
+
+
+def test_nothing_is_taken_from_a_source_that_another_process_feeds_by_the_map_before(world: World) -> None:
+    """What that has in hand would come between the rows of the source that has them by the new map."""
+    world.copy(world.items)
+    world.maps.begin()
+    feeds, before = world.shared.state.feeds, dict(world.shared.state.feeds.known())
+    heir = dataclasses.replace(world.source, name="store", database="store", tables=(world.items,))
+    asked: list[frozenset[str]] = []
+    others = ["shop"]
+
+    def elsewhere(names: Any) -> list[str]:
+        asked.append(frozenset(names))
+        return others
+
+    world.maps.elsewhere = elsewhere
+    world.maps.add([heir])
+    with pytest.raises(StateError, match=r"^another process still feeds rows from shop that are those of other sour"):
+        world.maps.let_go([heir])
+    assert (set(world.lake.positions("shop.items")), dict(feeds.known())) == ({"shop"}, before)
+    others.clear()
+    world.maps.let_go([heir])
+    assert not world.lake.positions("shop.items")
+    assert asked == [{"shop"}, {"shop"}]
+    world.maps.let_go([heir])
+    assert len(asked) == 2, "nothing is taken any more"

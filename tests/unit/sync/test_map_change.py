@@ -13,7 +13,7 @@ import pytest
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
-from kuvasz.errors import ConfigError, LakeError, SourceRefused, TableError
+from kuvasz.errors import ConfigError, LakeError, SourceRefused, StateError, TableError
 from kuvasz.source import conninfo, publication, slots
 from kuvasz.state.tables import State
 from kuvasz.sync import map_change, sources
@@ -377,5 +377,40 @@ def test_tables_that_nobody_feeds_here_are_let_go_of_where_others_apply_too(worl
         assert world.sources.earlier.defined.keys() == {"shop.items", "shop.others", "shop.pieces"}
         await world.change(ALL | {"ap": ["pieces"], "eu": ["items"]}, (both, both - {"ap"}))
         assert gone() == ["shop.pieces let go"]
+
+    world.live(body)
+
+
+def test_others_are_told_once_nothing_goes_by_the_map_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also while a source that is to begin waits for them."""
+    monkeypatch.setattr(map_change, "Backoff", type("B", (), {"next_s": lambda self: 0.01}))
+    told: list[str] = []
+    lake: Any = world.lake
+    ask = lake.unmapped
+
+    def unmapped(*arguments: Any) -> Any:
+        if "all ended" not in world.done:
+            raise StateError("another process goes by the map before")
+        return ask(*arguments)
+
+    lake.unmapped = unmapped
+
+    def ended() -> None:
+        if not told:
+            told.append("once")
+            raise StateError("the coordinator does not answer")
+        world.done.append("all ended")
+
+    async def body() -> None:
+        found = difference(world.config, world.read(ALL | {"eu": ["items", "more"], "us": ["items"]}), {})
+        world.sources.change(map_change.take_over(world.sources, found, on_ended=ended))
+        while world.sources.is_changing:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
+        places = [world.done.index(what) for what in ("eu ends", "us ends", "all ended", "eu begins")]
+        assert places[0] < places[2] < places[3]
+        assert places[1] < places[2]
 
     world.live(body)

@@ -1,0 +1,73 @@
+"""The share of a process that applies, beside others in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from kuvasz.config.load import load
+from kuvasz.config.model import Config
+from kuvasz.state.shares.memory import MemoryGroups
+from kuvasz.state.shares.ports import ApplierNode
+from kuvasz.verbs.cluster.applying import GroupsApplied
+from kuvasz.verbs.cluster.standby import map_digest
+
+
+class Shares:
+    """Two processes, of which one holds the first group and the other one the second."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "map.yaml"
+        self.holders = MemoryGroups()
+        self.before = self.read("items", "parts")
+        self.now = self.read("parts", "items")
+        digest = map_digest(self.before)
+        self.holders.nodes = {node: ApplierNode(map=digest) for node in ("one", "two")}
+        self.holders.node = "two"
+        self.holders.hold({"us": 1}, digest)
+        self.holders.node = "one"
+        self.mine = GroupsApplied(self.holders)
+        self.mine.begin(self.before)
+
+    def read(self, eu: str, us: str) -> Config:
+        """Return a map in which each of two groups has one table."""
+        groups = [
+            {"database": name, "urls": [{"url": f"postgresql:///{name}"}], "tables": {table: None}}
+            for name, table in (("eu", eu), ("us", us))
+        ]
+        self._file.write_text(json.dumps({"lake": {"namespace": "shop"}, "databases": groups}))
+        return load(self._file, {}).config
+
+    def other_follows(self) -> None:
+        """Have the other process go by the new map."""
+        self.holders.node = "two"
+        other = GroupsApplied(self.holders)
+        other.begin(self.before)
+        other.follow(self.now)
+        self.holders.node = "one"
+
+
+@pytest.fixture
+def shares(tmp_path: Path) -> Shares:
+    return Shares(tmp_path)
+
+
+def test_what_another_process_has_is_elsewhere_until_it_goes_by_the_same_map(shares: Shares) -> None:
+    asked = ["eu", "us", "gone"]
+    assert shares.mine.groups == {"eu"}
+    assert not shares.mine.elsewhere(asked, shares.before), "by one map each has its own"
+    assert shares.mine.elsewhere(asked, shares.now) == ["us"]
+    shares.other_follows()
+    assert not shares.mine.elsewhere(asked, shares.now)
+    held = shares.holders.shared().held
+    assert held["us"] == dataclasses.replace(held["us"], node="two", map=map_digest(shares.now), targets=1)
+    assert held["eu"].map == map_digest(shares.before), "it has not been told of the other one"
+
+
+def test_what_one_had_that_is_gone_is_not_waited_for(shares: Shares) -> None:
+    assert shares.mine.elsewhere(["us"], shares.now) == ["us"]
+    del shares.holders.nodes["two"]
+    assert not shares.mine.elsewhere(["us"], shares.now)
