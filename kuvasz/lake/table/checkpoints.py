@@ -26,6 +26,9 @@ _log = EventLog(__name__)
 #: Marks checkpoints whose hashes of rows take a column that a file lacks for its default.
 _DEFAULTS = "defaults"
 
+#: Says which set-back of the table was the last one: snapshots that tell of it may be gone when it is read.
+_SET_BACK = "set back"
+
 #: Says with which seed the keys were hashed; earlier versions had all of it from the lake, and say nothing.
 _SEED = "seed"
 
@@ -42,6 +45,8 @@ class Checkpoints:
     """
 
     def __init__(self, definition: Definition, files: FileTable) -> None:
+        #: the word that is another one each time someone set the table back; empty: nobody has
+        self.set_back = ""
         self._definition = definition
         self._files = files
         self._unsaved = 0  #: entries since the last one
@@ -58,6 +63,7 @@ class Checkpoints:
         now = (self._definition.schema.schema_id, True)
         # Whole rows are hashed, and rows have other columns now, or lacked their defaults.
         is_other = self._definition.is_bag and (tag.get("schema"), _DEFAULTS in tag) != now
+        is_other |= tag.get(_SET_BACK, "") != self.set_back
         is_other |= tag.get(_SEED) != index_seed.mark(self._definition.seed)
         if is_other or not self._take_files(tag):
             index.clear()
@@ -100,7 +106,7 @@ class Checkpoints:
                 {
                     "snapshot": snapshot_id, "sequence": sequence, "files": files, "next": self._files.next_number,
                     "schema": self._definition.schema.schema_id, _DEFAULTS: True,
-                    _SEED: index_seed.mark(self._definition.seed),
+                    _SEED: index_seed.mark(self._definition.seed), _SET_BACK: self.set_back,
                 }
             )  # fmt: skip
         except OSError as error:  # a disk without room: the next start reads keys from the table

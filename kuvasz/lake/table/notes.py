@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+import uuid
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 #: Table property, and entry in the snapshot's summary, with the id of the last commit that changed rows: where the
 #: current snapshot does not descend from that one's, the positions are not true. See `kuvasz.lake.table.past`.
 ANCHOR_PROPERTY = "kuvasz.anchor"
+
+#: Table property with a word that is another one each time it is seen that someone set the table back: what a machine
+#: has kept of its rows from before says nothing then.
+SET_BACK_PROPERTY = "kuvasz.set_back"
 
 #: Begins a table property with the partitions of a source's table, as `kuvasz.source.catalog.partitions` names them.
 PARTITIONS_PREFIX = "kuvasz.partitions."
@@ -55,6 +60,11 @@ def is_set_back(table: IcebergTable) -> bool:
         return False
     newest, is_whole = table.snapshots.newest_of_summaries(ANCHOR_PROPERTY)
     return newest != anchor and (newest is not None or is_whole)
+
+
+def seen_set_back() -> dict[str, str]:
+    """Return the properties that say to all machines that someone set a table back."""
+    return {SET_BACK_PROPERTY: uuid.uuid4().hex}
 
 
 class Notes:
@@ -141,11 +151,13 @@ class Notes:
         if not to_repair:
             self._table.remove_properties([*dropped, gaps.PREFIX + source, rule.PREFIX + source])
         elif known is not None:
-            if REWOUND_PREFIX + source in self._table.properties or is_set_back(self._table):
+            is_back = is_set_back(self._table)
+            if REWOUND_PREFIX + source in self._table.properties or is_back:
                 known = self._shown(source, known)
             gap = Gap(from_lsn=gaps.begin(known.lsn, gap_lsn), noticed_us=time.time_ns() // 1000)
             rendered = gaps.render((*self.gaps(source), gap))
-            self._table.set_properties({gaps.PREFIX + source: rendered, **dict.fromkeys(dropped)})
+            marked = seen_set_back() if is_back else {}
+            self._table.set_properties({gaps.PREFIX + source: rendered, **marked, **dict.fromkeys(dropped)})
         elif is_gone:
             self._table.remove_properties(dropped)
         self._columns.mend()

@@ -22,7 +22,7 @@ from kuvasz import lsn
 from kuvasz.errors import rewound
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format import source_positions
-from kuvasz.lake.table.notes import REWOUND_PREFIX, is_set_back
+from kuvasz.lake.table.notes import REWOUND_PREFIX, is_set_back, seen_set_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,7 +116,8 @@ class Past:
         if not back:
             return
         self._index.clear()  # rows that were dead may live again
-        self._table.set_properties({REWOUND_PREFIX + source: why for source, why in back.items()})
+        told = {REWOUND_PREFIX + source: why for source, why in back.items()}
+        self._table.set_properties({**told, **seen_set_back()})
         _log.tell(Event.LAKE_REWOUND, table=self._name, sources=back)
         raise rewound(self._name, *next(iter(back.items())))
 

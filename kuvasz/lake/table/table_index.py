@@ -19,6 +19,7 @@ from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format.binding import no_earlier_version
 from kuvasz.lake.table.checkpoints import Checkpoints
+from kuvasz.lake.table.notes import SET_BACK_PROPERTY
 from kuvasz.lake.table.recovery import ReadKeys, ReadVersions, Recovery
 from kuvasz.lake.table.source_files import SourceFiles
 
@@ -84,6 +85,7 @@ class TableIndex:
     def read(self) -> PositionIndex:
         """Open it and bring it up to the current snapshot; errors as for `Recovery.run`."""
         self._places = places = PositionIndex.open(self.folder)
+        self._note_set_back()
         self.snapshot_id, self.sequence = self._checkpoints.recall(places)
         self.catch_up()
         return places
@@ -100,10 +102,14 @@ class TableIndex:
                 self._begin_anew(places)
             Recovery(self._table, self._definition, self.files, self._open, places, *self._readers).run()
             places.mark()
+            self._note_set_back()
             self.snapshot_id, self.sequence = self._table.snapshots.current_id, self._table.snapshots.sequence
         except BaseException:
             self.reset()  # files without their keys must not be taken for known the next time
             raise
+
+    def _note_set_back(self) -> None:
+        self._checkpoints.set_back = self._table.properties.get(SET_BACK_PROPERTY, "")
 
     def _begin_anew(self, places: PositionIndex) -> None:
         """Forget all: someone set the table back, and rows live again that it knows as dead."""

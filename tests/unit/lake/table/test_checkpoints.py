@@ -14,6 +14,7 @@ from kuvasz.index.positions import PositionIndex
 from kuvasz.lake.format.schema import LakeSchema
 from kuvasz.lake.table import checkpoints
 from kuvasz.lake.table.checkpoints import Checkpoints
+from kuvasz.lake.table.notes import SET_BACK_PROPERTY
 from tests.support.lake_table import World, keys_of
 
 
@@ -56,6 +57,18 @@ def test_what_was_hashed_with_another_seed_is_read_again(tmp_path: Path) -> None
     world.start()
     assert world.table.index.places
     assert sorted(world.read) == ["a", "b"]
+
+
+def test_what_is_from_before_the_table_was_set_back_is_read_again(tmp_path: Path) -> None:
+    """Whatever snapshots can still be seen: another machine may have noticed it long ago."""
+    world = filled(tmp_path)
+    for word, expected in (("one", ["a", "b"]), ("one", []), ("another", ["a", "b"])):
+        world.table.close()
+        world.iceberg.properties = {**world.iceberg.properties, SET_BACK_PROPERTY: word}
+        world.read.clear()
+        world.start()
+        assert world.table.index.places
+        assert sorted(world.read) == expected
 
 
 def test_whole_rows_are_hashed_anew_when_they_have_other_columns(tmp_path: Path) -> None:

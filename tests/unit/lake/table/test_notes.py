@@ -8,7 +8,7 @@ import pytest
 
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.format import gaps, source_positions
-from kuvasz.lake.table.notes import ANCHOR_PROPERTY, REWOUND_PREFIX, Notes
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, REWOUND_PREFIX, SET_BACK_PROPERTY, Notes
 from kuvasz.model import SourcePosition
 from kuvasz.ports import Gap
 
@@ -127,6 +127,7 @@ def test_the_gap_of_a_table_that_was_set_back_begins_behind_its_rows(
     notes.drop_position("eu", to_repair=True)
     (gap,) = notes.gaps("eu")
     assert gap.from_lsn == begin
+    assert (SET_BACK_PROPERTY in table.properties) is not is_noticed, "whoever noticed it has said so"
 
 
 def test_the_open_gap_is_closed_with_a_commit(table: Table) -> None:

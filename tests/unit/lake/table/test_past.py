@@ -9,7 +9,7 @@ import pytest
 
 from kuvasz.errors import LakeRewound
 from kuvasz.lake.format import source_positions
-from kuvasz.lake.table.notes import ANCHOR_PROPERTY, REWOUND_PREFIX
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, REWOUND_PREFIX, SET_BACK_PROPERTY
 from kuvasz.lake.table.past import Past
 from kuvasz.model import SourcePosition
 from kuvasz.state.memory import MemoryWitness
@@ -93,6 +93,7 @@ def test_an_older_snapshot_is_seen_by_its_anchor(world: World, newest: str | Non
     world.table.anchor = newest
     with pytest.raises(LakeRewound) as told:
         world.past.check()
+    assert world.table.properties[SET_BACK_PROPERTY], "an index of before says nothing, whoever has it"
     why = "its rows are those of an older snapshot, or someone replaced them"
     assert str(told.value) == (
         f"source eu, table shop.items: someone set the table back in the lake: {why}\nhint: copy it again: kuvasz"
