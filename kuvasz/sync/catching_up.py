@@ -68,12 +68,15 @@ class CatchingUp:
     def _is_to_come(self, sync: SourceSync, state: TableState) -> bool:
         """Whether a table lacks what comes by itself.
 
-        Its error passes, what is parked of it is being applied, or the next look says what became of its partitions.
+        Its error passes, what is parked of it is being applied, or the next look says what became of its file, or of
+        its partitions.
         """
         if state.state is State.ERROR:
             return state.error is not None and state.error.retry is Retry.TIMED
-        is_following = state.state is not State.PAUSED
-        return is_following and (self._lot.has(state.target, state.source) or state.key in sync.tables.put_off)
+        if state.state is State.PAUSED:
+            return False
+        is_put_off = any(state.key in keys for keys in sync.tables.put_off.values())
+        return is_put_off or self._lot.has(state.target, state.source)
 
 
 __all__ = ["CatchingUp"]

@@ -10,6 +10,7 @@ from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo
 from kuvasz.source.reading.reader import Reader
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
@@ -26,6 +27,9 @@ _LOOK_S = 1.0
 
 #: Seconds between two looks at the partitions of partitioned tables.
 _PARTITIONS_S = 5.0
+
+#: Until the next such look while a table has another file that the stream does not explain: its rows may be wrong.
+_SOON_S = 1.0
 
 #: Between two looks at what the stream does not tell: a table that was dropped, or that lost or got its key.
 PATROL_S = 30.0
@@ -70,8 +74,9 @@ class Watches:
     async def patrol(self) -> None:
         """Look now and then at whatever a copy depends on."""
         while not self._lifetime.is_ending:
-            await self._lifetime.sleep(PATROL_S)
-            if self._are_all_streaming() and await self._standstill.lasts():
+            is_urgent = self._is_file_in_doubt()
+            await self._lifetime.sleep(min(PATROL_S, _SOON_S) if is_urgent else PATROL_S)
+            if not is_urgent and self._are_all_streaming() and await self._standstill.lasts():
                 continue
             self._standstill.begin()
             try:
@@ -87,6 +92,12 @@ class Watches:
     def _are_all_streaming(self) -> bool:
         tables = self._source_tables
         return not self._preparation.unfit and all(tables.is_streaming(spec) for spec in tables.source.tables)
+
+    def _is_file_in_doubt(self) -> bool:
+        """Whether a table follows of whose file a look has doubts that the next one may end."""
+        tables = self._source_tables
+        put_off = tables.put_off[Evidence.FILE]
+        return bool(put_off) and any(tables.is_streaming(spec) for spec in tables.known(tuple(put_off)))
 
     def _look(self) -> bool:
         """Look at everything in one session; returns whether no table was away or missed changes. In a thread."""

@@ -7,8 +7,10 @@ import logging
 import pytest
 
 from kuvasz import failpoints
+from kuvasz.config.names import object_name
 from kuvasz.errors import ChangesLost, SchemaError
 from kuvasz.lake.commit import lanes
+from kuvasz.sync import watches
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import lake_rows_pyiceberg, source_rows
 from tests.support.partitioned import EVENTS, run
@@ -60,20 +62,66 @@ def test_a_table_that_waits_for_a_person_is_told_by_the_exit_code(
     assert "caught_up" in {getattr(record, "event", "") for record in caplog.records}
 
 
-@pytest.mark.parametrize("kind", ["history", "changelog"])
+PARTITION = "CREATE TABLE events_3 PARTITION OF events FOR VALUES FROM ('2024-03-01') TO ('2024-04-01')"
+MARCH = "INSERT INTO events SELECT i, date '2024-03-01', 0 FROM generate_series(1, 20) i"
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [
+        ("history", ["TRUNCATE events_2"]),
+        ("changelog", ["TRUNCATE events_2"]),
+        ("clone", [PARTITION, MARCH, "DROP TABLE events_3"]),
+    ],
+    ids=["history", "changelog", "a partition that came and went"],
+)
 def test_what_becomes_of_partitions_while_nobody_looks_is_waited_for(
-    database: Database, lake_folder: LakeFolder, kind: str
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str, steps: list[str]
 ) -> None:
-    """No stream has the TRUNCATE of a partition alone, and a job may end before any look behind its start."""
+    """No stream has the TRUNCATE or DROP of a partition alone, and a job may end before a look behind its start."""
+    monkeypatch.setattr(watches, "_PARTITIONS_S", 2.0)  # a job without doubts ends before that
     run(database, EVENTS)
     config = lake_folder.config(group({"eu": database}, {"events": {"type": kind}}))
     with Pipeline(config, lake_folder, until_caught_up=True) as job:
         assert job.ended() == 0
-    database.execute("TRUNCATE events_2")
+    for step in steps:
+        database.execute(step)
     with Pipeline(config, lake_folder, until_caught_up=True) as job:
-        assert job.ended() == (0 if kind == "history" else ChangesLost("").exit_code)
+        assert job.ended() == (ChangesLost("").exit_code if kind == "changelog" else 0)
+        if kind == "clone":
+            job.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=("id", "day"))
         if kind == "history":
             seen = lake_rows_pyiceberg(lake_folder.pyiceberg, "shop.events", catalog=lake_folder.catalog)
             is_open = seen.columns.index("kvsz_deleted")
             left = [row for row in seen.rows.elements() if not row[is_open]]
             assert len(left) == database.execute("SELECT count(*) FROM events")[0][0]
+
+
+def test_what_was_written_without_wal_between_two_jobs_is_mended_or_told(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """Another file is all that tells of it, and a job may end before the patrol looks at files."""
+    database.execute(f"CREATE PUBLICATION {object_name('shop', 'eu')} FOR ALL TABLES")
+    kinds = ("clone", "history", "append", "changelog")
+    for table in (*kinds, "keyless"):
+        key = "" if table == "keyless" else "PRIMARY KEY"
+        database.execute(f"CREATE TABLE {table} (id bigint {key}, n int)")
+        database.execute(f"INSERT INTO {table} SELECT i, 0 FROM generate_series(1, 100) i")
+    database.execute("ALTER TABLE keyless REPLICA IDENTITY FULL")
+    tables = {kind: {"type": kind} for kind in kinds} | {"keyless": {}}
+    config = lake_folder.config(group({"eu": database}, tables))
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+    for table in tables:
+        database.execute(f"ALTER TABLE {table} SET UNLOGGED")
+        database.execute(f"UPDATE {table} SET n = 7 WHERE id % 5 = 0")
+        database.execute(f"ALTER TABLE {table} SET LOGGED")
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == ChangesLost("").exit_code
+        assert {f"shop.{table}" for table in ("append", "changelog")} == {
+            state.target for state in job.app.states.snapshot() if isinstance(state.error, ChangesLost)
+        }
+        for table in ("clone", "keyless"):
+            job.assert_equal(table, source_rows(database.url, table, sid="eu"))
+        now = [row for row in job.rows("history") if row[3].year == 9999]
+        assert sorted(row[:2] for row in now) == sorted(database.execute("SELECT * FROM history"))

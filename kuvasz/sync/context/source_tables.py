@@ -17,7 +17,7 @@ from kuvasz.ports import Lake
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
-from kuvasz.sync.context.gap_starts import GapStarts
+from kuvasz.sync.context.gap_starts import Evidence, GapStarts
 
 _log = EventLog(__name__)
 
@@ -37,7 +37,8 @@ class SourceTables:
         self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
         self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
-        self.put_off: set[str] = set()  #: those whose partitions a look has doubts of that a later one ends, by key
+        #: those of which a look, or the stream, has doubts that a later look ends, by key
+        self.put_off: dict[Evidence, set[str]] = {evidence: set() for evidence in Evidence}
         self.gap_starts = GapStarts()
         self._lake = lake
         self._states = states

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.source.catalog.partitions import Partition
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import partition_memory
 from kuvasz.sync.rules.partition_memory import KnownPartitions
@@ -31,6 +32,15 @@ class PartitionNotes:
         """Return what is remembered of a table's partitions; None: nothing yet."""
         texts = self._lake.notes.partitions(spec.identifier, self._source_tables.name(spec))
         return None if texts is None else partition_memory.parse(texts)
+
+    def has_told(self, spec: SourceTableSpec) -> bool:
+        """Whether the stream has told of partitions that no look has accounted for."""
+        known = self.known(spec)
+        return known is not None and bool(known.seen or known.astray)
+
+    def _put_off(self, spec: SourceTableSpec) -> None:
+        """Have a job wait for the look that says what became of what the stream has told."""
+        self._source_tables.put_off[Evidence.PARTITIONS].add(spec.key)
 
     def looked(self, spec: SourceTableSpec, before: KnownPartitions | None, now: KnownPartitions) -> None:
         """Remember what a look has shown, and what the stream told beside it.
@@ -118,6 +128,7 @@ class PartitionNotes:
             now = before.told(oid, name, commit_lsn)
             if now is not before:
                 self._store(spec, now)
+                self._put_off(spec)
             elif oid in before.oids:
                 self._oids[spec.key] = before.oids
 
@@ -131,6 +142,7 @@ class PartitionNotes:
             before = self.known(spec)
             if before is not None and (now := before.strayed(oid, name, commit_lsn)) is not before:
                 self._store(spec, now)
+                self._put_off(spec)
 
     def truncated(self, spec: SourceTableSpec, xid: int, commit_lsn: int) -> None:
         """Remember that the stream brings a TRUNCATE of the table itself.

@@ -84,7 +84,6 @@ class PartitionWatch:
 
     def _give_up(self, _: int) -> None:
         self._horizons.clear()
-        self._source_tables.put_off.clear()
         self._suspects.clear()
         self._stale.clear()
 
@@ -152,7 +151,7 @@ class PartitionWatch:
             if source_tables.position(spec) is None:  # it is about to be copied
                 source_tables.gap_starts.disprove(Evidence.PARTITIONS, spec)
                 self._horizons.pop(spec.key, None)
-                source_tables.put_off.discard(spec.key)
+                self._settle(spec)
         roots = _by_oid(
             (spec, table)
             for spec, table in partitioned
@@ -173,7 +172,10 @@ class PartitionWatch:
         for oid, spec in ((root, spec) for root in trees for spec in roots[root]):
             try:
                 begun = dataclasses.replace(start, root=oid, types=types.get(oid, ""))
-                self._check(connection, spec, trees[oid], begun, is_following=is_following)
+                if self._check(connection, spec, trees[oid], begun, is_following=is_following):
+                    self._settle(spec)
+                else:
+                    source_tables.put_off[Evidence.PARTITIONS].add(spec.key)
             except SourceLocked as error:
                 if is_following:
                     _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
@@ -203,12 +205,13 @@ class PartitionWatch:
         start: _LookTime,
         *,
         is_following: bool,
-    ) -> None:
+    ) -> bool:
+        """Have one table follow; returns whether a later look has nothing to add to what this one has found."""
         known = self._notes.known(spec)
         if known is None:
             first = KnownPartitions(types=start.types)
             self._notes.looked(spec, None, first.looked(found, start.horizon, start.until_lsn))
-            return
+            return True
         horizon_before = self._horizons.get(spec.key) or known.horizon
         look = _Look(connection, known, horizon_before, start, is_comparable=spec.config.type.is_comparable)
         waits = self._suspects.waits(spec, known, found) if is_following else ()
@@ -222,19 +225,17 @@ class PartitionWatch:
         unsure = change.emptied + change.unlogged + (change.attached if spec.config.type is TableType.HISTORY else ())
         told = {(part.oid, 0 if is_urgent else part.file_xid) for part in found if str(part.table) in unsure}
         if self._stale.may_be_stale(connection, spec, known, found):
-            return
-        if told and (self._suspects.may_be_told(connection, spec, told) if is_following else not is_urgent):
-            self._source_tables.put_off.add(spec.key)
-            return
-        self._source_tables.put_off.discard(spec.key)
+            return False
+        if told and (is_following or not is_urgent) and self._suspects.may_be_told(connection, spec, told):
+            return False
         try:
             is_accepted = self._approvals.is_gap_accepted(spec)
             if partition_memory.needs_comparison(self._source, spec, known, change, is_accepted=is_accepted):
                 self._compare(spec, change, is_following=is_following)
-                return
+                return True
         except TableError as error:
             self._stop(spec, error)
-            return
+            return True
         if change:
             _log.tell(
                 Event.PARTITIONS_KEPT,
@@ -252,6 +253,14 @@ class PartitionWatch:
         self._horizons[spec.key] = start.horizon
         if not waits and not look.unread:
             self._source_tables.gap_starts.prove(Evidence.PARTITIONS, spec, start.lsn)
+        return True
+
+    def _settle(self, spec: SourceTableSpec) -> None:
+        """Have a job wait for no later look at a table, unless the stream has told of its partitions since."""
+        put_off = self._source_tables.put_off[Evidence.PARTITIONS]
+        put_off.discard(spec.key)
+        if self._notes.has_told(spec):
+            put_off.add(spec.key)
 
     def _compare(self, spec: SourceTableSpec, change: PartitionChange, *, is_following: bool) -> None:
         """Have a table compared with its source: no row of it says which partition it is from.

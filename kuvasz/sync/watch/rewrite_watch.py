@@ -39,6 +39,7 @@ class RewriteWatch:
     def __init__(self, context: SourceContext) -> None:
         self._source_tables = context.source_tables
         self._troubles = context.troubles
+        self._put_off = context.source_tables.put_off[Evidence.FILE]
         self._current = context.current
         self._files = context.shared.state.files(context.source.name)
         self._lock = threading.Lock()
@@ -81,9 +82,28 @@ class RewriteWatch:
                 for spec in specs[oid]:
                     if oid in fresh or self._is_to_come(spec):
                         self._source_tables.gap_starts.disprove(Evidence.FILE, spec)
+                        self._put_off.discard(spec.key)
             for oid in fresh:
                 for seen in (self._horizons, self._suspected):
                     seen.pop(oid, None)
+            before = {oid: known[oid] for oid in found if oid not in fresh}
+            doubtful = {
+                oid: found[oid] for oid, file in before.items() if not rewrites.was_always_logged(file, found[oid])
+            }
+        self._doubt(connection, specs, doubtful)
+
+    def _doubt(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        specs: Mapping[int, Sequence[SourceTableSpec]],
+        found: Mapping[int, RelationFile],
+    ) -> None:
+        """Have the next look say what became of tables with another file: the stream may tell until then."""
+        end = wal_end(connection) if found else 0
+        for oid, now in found.items():
+            if self._suspected.get(oid, (0, 0))[0] != now.file:
+                self._suspected[oid] = now.file, end
+            self._put_off.update(spec.key for spec in specs[oid] if not self._is_to_come(spec))
 
     def _are_to_come(self, specs: Sequence[SourceTableSpec]) -> bool:
         """Whether all of a table is: what other routes have of it comes from the file that is known."""
@@ -130,6 +150,7 @@ class RewriteWatch:
             self._horizons[oid] = found[oid].horizon
             for spec in tables[oid]:
                 self._source_tables.gap_starts.prove(Evidence.FILE, spec, end)
+                self._put_off.discard(spec.key)
         proved = [self._has_all(connection, tables[oid], oid, now) for oid, now in found.items() if oid not in logged]
         return all(proved)
 
@@ -181,12 +202,14 @@ class RewriteWatch:
         if has_all:
             with self._lock:
                 self._files.put({oid: rewrites.known(now)})
+            self._put_off.difference_update(one.key for one in specs)
             return True
         for one in specs:
             _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=one.identifier)
             self._troubles.miss_rows(one)  # what it is compared with has this file, which `begin` takes note of
         for one in specs:
             self._troubles.interrupt(one)
+            self._put_off.discard(one.key)  # last: until it is out of the stream, a job would end with it as it is
         return False
 
     def _may_be_told(

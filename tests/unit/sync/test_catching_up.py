@@ -12,6 +12,7 @@ from kuvasz.errors import SchemaError, TableError, TableStuck
 from kuvasz.source.reading.facts import ReaderFacts, ReaderState
 from kuvasz.state.tables import State
 from kuvasz.sync.catching_up import CatchingUp
+from kuvasz.sync.context.gap_starts import Evidence
 from tests.support.scene import Scene
 
 
@@ -25,7 +26,7 @@ class World(Scene):
         self.put_off = set[str]()
         self.sync = SimpleNamespace(
             source=self.source, reader=self.reader, target_lsn=500, is_streaming=True,
-            tables=SimpleNamespace(put_off=self.put_off),
+            tables=SimpleNamespace(put_off={Evidence.FILE: self.put_off}),
         )  # fmt: skip
         sources: Any = SimpleNamespace(all=[self.sync], of=lambda _: self.sync, is_ended=lambda _: self.is_ended)
         lot: Any = SimpleNamespace(has=lambda target, _: target in self.parked)
@@ -111,7 +112,7 @@ def test_everything_is_not_there_while_a_table_is_in_an_error_that_passes(world:
     assert world.catching_up.is_done, "nobody waits for a person"
 
 
-def test_everything_is_not_there_while_a_look_at_partitions_is_put_off(world: World) -> None:
+def test_everything_is_not_there_while_a_look_is_put_off(world: World) -> None:
     world.receive(600)
     assert world.state is State.STREAMING
     (state,) = [one for one in world.states.snapshot() if one.target == "shop.items"]

@@ -17,6 +17,7 @@ from kuvasz.errors import SourceError
 from kuvasz.source import conninfo
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.watches import Watches
 from tests.support.scene import Scene
 
@@ -146,6 +147,26 @@ def test_a_paused_table_whose_updates_would_fail_is_published_no_more(world: Wor
     live(world, world.watches.patrol, lambda: bool(world.fitted))
     assert world.fitted[0] == ([world.others.key], [])
     assert set(world.source_tables.tables) == {world.others.key}
+
+
+@pytest.mark.parametrize("is_following", [True, False])
+def test_what_a_start_has_doubts_of_is_looked_at_soon(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, is_following: bool
+) -> None:
+    """Of a table that follows; of another one a look has nothing to say."""
+    monkeypatch.setattr(watches, "PATROL_S", 1000)
+    monkeypatch.setattr(watches, "_SOON_S", 0.001)
+    world.source_tables.put_off[Evidence.FILE].add(world.items.key)
+    if is_following:
+        world.states.activate("shop.items", world.source.name, 1)
+        world.source_tables.set(world.items, State.STREAMING)
+    since = time.monotonic()
+    live(
+        world,
+        world.watches.patrol,
+        lambda: len(world.looked) > 2 or time.monotonic() > since + 0.1 + is_following * 20,
+    )
+    assert (len(world.looked) > 2) is is_following, "one look at the end"
 
 
 def test_a_look_that_fails_is_followed_by_the_next(world: World) -> None:

@@ -18,6 +18,7 @@ from kuvasz.source.catalog.partitions import Partition
 from kuvasz.source.catalog.table import TableKind
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.rules.partition_memory import KnownPartitions
 from kuvasz.sync.watch import partition_suspects, partition_watch, stale_stream
 from kuvasz.sync.watch.partition_messages import PartitionMessages
@@ -88,6 +89,10 @@ class World(Scene):
             assert self.messages.follow(relation, commit_lsn, 1) is relation
 
     @property
+    def is_put_off(self) -> bool:
+        return self.items.key in self.source_tables.put_off[Evidence.PARTITIONS]
+
+    @property
     def known(self) -> KnownPartitions:
         known = self.notes.known(self.items)
         assert known is not None
@@ -134,17 +139,57 @@ def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
 def test_a_history_is_not_compared_before_the_stream_has_brought_what_it_has(world: World, kind: TableType) -> None:
     world.become(kind)
     world.hang(10, 11, file_11=99)
+    world.wal_lsn = 9000
     world.look(is_following=False)
     is_clone = kind is TableType.CLONE
     assert is_compared(world) is is_clone, "times of the comparison are as good for a clone"
-    assert world.source_tables.put_off == (set() if is_clone else {world.items.key}), "a job does not end before"
+    assert world.is_put_off is not is_clone, "a job does not end before"
     if not is_clone:
         world.look()
         assert not is_compared(world)
-        assert world.source_tables.put_off
+        assert world.is_put_off
+        world.hear(9000)
         world.look()
-        assert is_compared(world)
-        assert not world.source_tables.put_off
+        assert is_compared(world), "the first look behind all that the WAL had at the start"
+        assert not world.is_put_off
+
+
+@pytest.mark.parametrize("kind", list(TableType))
+def test_a_job_does_not_end_before_a_look_knows_what_became_of_a_partition_that_the_stream_told_of(
+    world: World, kind: TableType
+) -> None:
+    """It was made, filled and dropped between two looks: its rows may be in the lake by now."""
+    world.become(kind)
+    world.look(is_following=False)
+    assert not world.is_put_off
+    world.describe(12)
+    assert world.is_put_off
+    world.look()
+    assert world.is_put_off, "other sessions may see it a moment later"
+    world.look()
+    assert is_compared(world) is kind.is_comparable
+    assert world.is_put_off is kind.is_comparable, "until a look finds the partitions of the comparison"
+
+
+def test_a_job_waits_for_a_look_behind_rows_that_came_under_the_name_of_a_partition(world: World) -> None:
+    leaf = dataclasses.replace(world.root.relation, oid=11)
+    world.messages.follow(leaf, 5000, 1)
+    assert world.is_put_off
+    world.look()
+    assert is_compared(world)
+    world.notes.copied(world.items, world.found, world.horizon, at=9000)
+    world.source_tables.set(world.items, State.STREAMING)
+    world.look()
+    assert not world.is_put_off
+
+
+def test_what_the_stream_tells_while_a_table_is_copied_is_waited_for_behind_the_copy(world: World) -> None:
+    world.lake.forget("shop.items", world.source.name)
+    world.look()
+    assert not world.is_put_off
+    world.describe(12)
+    world.look()
+    assert world.is_put_off
 
 
 def test_a_history_waits_for_rows_of_a_partition_that_the_stream_may_bring(world: World) -> None:
@@ -208,11 +253,13 @@ def test_a_stream_that_does_not_see_partitions_come_begins_anew_behind_them(
     world.look()
     assert not is_compared(world)
     assert not world.watch.is_stream_stale
+    assert world.is_put_off, "a job does not end before"
     assert world.known.oids == {10, 11}
     world.confirmed_lsn = 8000
     world.look()
     assert is_compared(world)
     assert world.watch.is_stream_stale
+    assert not world.is_put_off
     assert not world.watch.is_stream_stale, "once"
 
 

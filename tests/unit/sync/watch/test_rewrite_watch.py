@@ -13,6 +13,7 @@ from kuvasz.errors import SourceError, SourceLocked
 from kuvasz.source.catalog import partitions, relation_files
 from kuvasz.source.catalog.relation_files import RelationFile
 from kuvasz.state.tables import State
+from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.watch import rewrite_watch
 from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 from tests.support.changes import ITEMS
@@ -59,6 +60,10 @@ class World(Scene):
         connection: Any = self
         for _ in range(times):
             self.is_proved = self.watch.look(connection, self.wal_lsn)
+
+    @property
+    def is_put_off(self) -> bool:
+        return self.items.key in self.source_tables.put_off[Evidence.FILE]
 
     @property
     def has_gap(self) -> bool:
@@ -195,9 +200,44 @@ def test_the_next_process_knows_the_file(world: World) -> None:
     world.write_anew()
     world.watch = RewriteWatch(world.context)
     world.begin()
-    world.look(2)
-    assert world.has_gap
+    assert world.is_put_off, "a job does not end before the look that says what it is"
+    world.look()
+    assert world.has_gap, "a start asks the first look for that"
     assert world.asked == [HORIZON]
+    assert not world.is_put_off
+
+
+def test_a_start_has_no_doubts_of_a_file_that_is_known_or_was_logged(world: World) -> None:
+    world.begin()
+    assert not world.is_put_off
+    world.become(dataclasses.replace(world.now[ITEMS.oid], named=(5,)))
+    world.look()
+    world.write_anew(named=(5,))
+    world.begin()
+    assert not world.is_put_off
+    world.become(dataclasses.replace(world.now[ITEMS.oid], named=()))
+    world.look()
+    world.write_anew()
+    world.begin()
+    assert world.is_put_off
+    world.source_tables.resync(world.items, is_due=True)
+    world.begin()
+    assert not world.is_put_off, "it is copied"
+
+
+def test_what_a_start_has_doubts_of_may_be_told_by_the_stream(world: World) -> None:
+    world.write_anew(xid=120)
+    world.wal_lsn = 9000
+    world.begin()
+    world.look(3)
+    assert world.is_put_off
+    assert not world.has_gap
+    world.watch.truncated(ITEMS, 120)
+    world.hear(9000)
+    world.look()
+    assert not world.is_put_off
+    assert not world.has_gap
+    assert world.is_proved
 
 
 @pytest.mark.parametrize("what", ["resync", "forgotten"])
