@@ -53,9 +53,10 @@ class CatchingUp:
     def is_done(self) -> bool:
         """Whether all is in the lake that the sources had at the start, but for what waits for a person.
 
-        A source that has ended is not waited for, nor a table that is paused, or in an error that does not pass.
+        A source that has ended, or did not pass its checks, is not waited for, nor a table that is paused, or in an
+        error that does not pass.
         """
-        return all(self._has_all(sync) for sync in self._sources.all if not self._sources.is_ended(sync))
+        return all(self._has_all(sync) for sync in self._sources.all if not self._sources.is_hopeless(sync))
 
     def _has_all(self, sync: SourceSync) -> bool:
         if sync.target_lsn is None or not sync.is_streaming or sync.reader is None:

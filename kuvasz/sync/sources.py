@@ -185,7 +185,7 @@ class Sources:
         """Whether a source lost its stream and waits for a person, or has ended."""
         return sync.is_lost or sync.source.name in self._ended
 
-    def _is_hopeless(self, sync: SourceSync) -> bool:
+    def is_hopeless(self, sync: SourceSync) -> bool:
         """Whether a source lost its stream, or did not even pass its checks, and waits for a person."""
         is_refused = sync.error is not None and sync.error.retry is Retry.HUMAN and not sync.has_started
         return self.is_ended(sync) or is_refused
@@ -193,12 +193,12 @@ class Sources:
     @property
     def are_hopeless(self) -> bool:
         """Whether all of them wait for a person."""
-        return bool(self.all) and all(self._is_hopeless(sync) for sync in self.all)
+        return bool(self.all) and all(self.is_hopeless(sync) for sync in self.all)
 
     @property
     def are_done(self) -> bool:
         """Whether all tables are copied that were to be copied once, but for those that wait for a person."""
-        return bool(self.all) and all(sync.is_done or self._is_hopeless(sync) for sync in self.all)
+        return bool(self.all) and all(sync.is_done or self.is_hopeless(sync) for sync in self.all)
 
     def exit_code(self, *, is_job: bool) -> int:
         """Return what the process ends with: 0 as long as any source is well; for a job, if everything is there."""

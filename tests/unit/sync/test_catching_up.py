@@ -21,14 +21,16 @@ class World(Scene):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.name, self.parked, self.is_ended = self.source.name, set[str](), False
+        self.name, self.parked, self.is_hopeless = self.source.name, set[str](), False
         self.reader = SimpleNamespace(facts=ReaderFacts(state=ReaderState.STREAMING), received_lsn=0)
         self.put_off = set[str]()
         self.sync = SimpleNamespace(
             source=self.source, reader=self.reader, target_lsn=500, is_streaming=True,
             tables=SimpleNamespace(put_off={Evidence.FILE: self.put_off}),
         )  # fmt: skip
-        sources: Any = SimpleNamespace(all=[self.sync], of=lambda _: self.sync, is_ended=lambda _: self.is_ended)
+        sources: Any = SimpleNamespace(
+            all=[self.sync], of=lambda _: self.sync, is_hopeless=lambda _: self.is_hopeless
+        )  # fmt: skip
         lot: Any = SimpleNamespace(has=lambda target, _: target in self.parked)
         self.catching_up = CatchingUp(sources, self.states, self.progress, lot)
         self.states.activate("shop.items", self.name, 1)
@@ -99,8 +101,8 @@ def test_everything_is_there_when_every_source_has_it(world: World) -> None:
     assert world.catching_up.is_done
     world.sync.is_streaming = False
     assert not world.catching_up.is_done, "a table is being copied"
-    world.is_ended = True
-    assert world.catching_up.is_done, "nobody waits for a source that has ended"
+    world.is_hopeless = True
+    assert world.catching_up.is_done, "nobody waits for a source that waits for a person"
 
 
 def test_everything_is_not_there_while_a_table_is_in_an_error_that_passes(world: World) -> None:
