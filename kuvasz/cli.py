@@ -8,6 +8,7 @@ Spark's libraries.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gc
 import json
@@ -177,6 +178,9 @@ class _Run:
         """Replicate until told to stop; return the exit code."""
         if self._member is not None and loaded.config.cluster.role == "read":
             return await self._read(loaded, self._member)
+        from kuvasz.lake.files.spared import spare_pandas
+
+        spare_pandas()
         if self._member is None:
             return await self._replicate_alone(loaded)
         from kuvasz.app import App
@@ -267,7 +271,6 @@ class _Run:
         groups: GroupsApplied | None = None,
     ) -> tuple[int, Loaded]:
         """Run an application to its end; return the exit code, and the map that it had then."""
-        from kuvasz.console import show
         from kuvasz.verbs.replicate import replicate
 
         _settle()
@@ -292,7 +295,7 @@ class _Run:
 
         is_job = self._until_caught_up or self._snapshot_only
         book = None if erasures is None or is_job else erasures.book
-        async with show(application, is_live=log.is_live(loaded.config.log.format)):
+        async with _shown(application) if log.is_live(loaded.config.log.format) else contextlib.nullcontext():
             try:
                 code = await replicate(
                     loaded, application, until_caught_up=self._until_caught_up, on_served=served, erasures=book
@@ -301,6 +304,13 @@ class _Run:
                 for task in sharing:
                     task.cancel()
         return code, servers[0].live_map.loaded or loaded
+
+
+def _shown(application: App) -> contextlib.AbstractAsyncContextManager[None]:
+    """Draw on a terminal what an application does; what draws is loaded for that alone."""
+    from kuvasz.console import show
+
+    return show(application)
 
 
 def _settle() -> None:

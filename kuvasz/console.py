@@ -27,11 +27,8 @@ MOST_LINES = 10
 
 
 @contextlib.asynccontextmanager
-async def show(app: App, *, is_live: bool) -> AsyncIterator[None]:
-    """Draw the state of the application while the body runs; does nothing without a terminal."""
-    if not is_live:
-        yield
-        return
+async def show(app: App) -> AsyncIterator[None]:
+    """Draw the state of the application while the body runs; there is a terminal."""
     console = Console(stderr=True)
     rates = Rates()
     with Live(console=console, refresh_per_second=4, transient=False, redirect_stderr=True) as live:

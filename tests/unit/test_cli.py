@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -282,3 +284,20 @@ def test_modules_are_loaded_with_few_looks_for_garbage_and_what_runs_has_them_ag
     (first, *_), main, freeze, (second, *_) = told
     assert (main, freeze) == ("main", "freeze")
     assert first > 10_000 > second
+
+
+def test_a_start_loads_what_it_needs_and_little_more() -> None:
+    program = (
+        "import sys; from kuvasz.cli import _Run; from kuvasz.lake.files.spared import spare_pandas; spare_pandas()\n"
+        "from kuvasz import app; from kuvasz.verbs import replicate; from kuvasz.verbs.sources import erasure_run\n"
+        "from kuvasz.lake.iceberg.engine import _warm_index; from kuvasz.source import warmup\n"
+        "_warm_index(); warmup.warm(); print(*sys.modules)\n"
+    )
+    loaded = _modules(program)
+    assert not loaded & {"pandas", "pyarrow.dataset", "pyiceberg", "rich", "kuvasz.console"}
+    assert len(loaded) <= 1_850  # 1,761 with coverage, which numba loads where it is; it was 2,261
+
+
+def _modules(program: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {name for name in done.stdout.split() if name[0] != "_"}

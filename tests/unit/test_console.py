@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import io
 
 import pytest
@@ -114,14 +113,3 @@ def test_rates_are_smoothed(monkeypatch: pytest.MonkeyPatch) -> None:
     now[0] = 102.0
     assert rates.of("eu", 1500) == pytest.approx(250.0)
     assert rates.of("us", 7) == 0.0
-
-
-async def _nothing(is_live: bool) -> None:
-    async with console.show(None, is_live=is_live):
-        pass
-
-
-def test_without_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-
-    asyncio.run(_nothing(False))
-    assert capsys.readouterr() == ("", "")

@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
-import types
-from collections.abc import Iterator
-from importlib.abc import MetaPathFinder
-from typing import cast
+from importlib.machinery import PathFinder
+from pathlib import Path
 
 
 def main() -> None:
     """Load what workers need, then fork one for each connection of Spark, until it closes the standard input."""
+    _spare_archives()
     gc.disable()  # modules are no garbage: to look for some while they come takes a fifth of the time
     from pyspark import daemon
 
     with contextlib.suppress(Exception):  # a worker meets it again, and tells it with its task
-        with _without("pandas"):
-            import pyarrow.dataset  # noqa: F401
+        from kuvasz.lake.files import file_io, spared
+
+        spared.spare_pandas()
+        if file_io.PRELOADED in os.environ:
+            file_io.preload()
         from kuvasz.lake.executors import warmup
 
         warmup.load()
@@ -35,24 +38,22 @@ def main() -> None:
     daemon.manager()  # type: ignore[no-untyped-call]
 
 
-@contextlib.contextmanager
-def _without(name: str) -> Iterator[None]:
-    """Have a module be missing for a while.
+def _spare_archives() -> None:
+    """Have PySpark be loaded as it is installed, and not from the archives that Spark puts before it on the path.
 
-    PyArrow loads pandas with its data sets, in case that somebody hands it a frame: 0.15 s and 30 MB for what no task
-    does. Who asks for it later, as PySpark does for SQL over Arrow, has it.
+    They hold the same modules, uncompiled: a second and a half to load them. And whoever looks for another module has
+    Python read their directories, again for each first task of a worker.
     """
-
-    def find_spec(wanted: str, *_: object) -> None:
-        if wanted == name:
-            raise ModuleNotFoundError(f"{name} is not needed here", name=name)
-
-    finder = cast("MetaPathFinder", types.SimpleNamespace(find_spec=find_spec))
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+    archives = [entry for entry in sys.path if entry.endswith((".zip", ".jar"))]
+    others = [entry for entry in sys.path if entry not in archives]
+    spark, py4j = (PathFinder.find_spec(name, others) for name in ("pyspark", "py4j"))
+    if spark is None or spark.origin is None or py4j is None:
+        return  # an executor that has what Spark brings it, and nothing else
+    home = Path(spark.origin).resolve().parent
+    for entry in archives:
+        if home in Path(entry).resolve().parents:  # else it is of another Spark
+            sys.path.remove(entry)
+            sys.path_importer_cache.pop(entry, None)
 
 
 if __name__ == "__main__":

@@ -13,16 +13,15 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pyarrow.fs import FileSelector
-from pyiceberg.io import FileIO, OutputStream
-from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from kuvasz import private_folder
 from kuvasz.errors import LakeError
 from kuvasz.lake.executors.tasks import SpoolSlice
 from kuvasz.lake.files.data_file import remove
-from kuvasz.lake.files.file_io import file_io
+from kuvasz.lake.files.file_io import file_io, listing
 
 #: Age at which a file in a shared store belongs to nobody: a running process keeps one for seconds.
 _STALE_S = 24 * 3600.0
@@ -58,7 +57,7 @@ class Spool:
         try:
             with self._create(path) as stream:
                 for part in parts:
-                    stream.write(part)  # type: ignore[arg-type]  # any buffer will do
+                    stream.write(part)  # any buffer will do
                     slices.append(SpoolSlice(path=path, offset=offset, size=len(part)))
                     offset += len(part)
         except OSError as error:
@@ -68,7 +67,7 @@ class Spool:
             raise LakeError(message, hint="free space there, or set another `pipeline.state` folder") from error
         return path, slices
 
-    def _create(self, path: str) -> OutputStream:
+    def _create(self, path: str) -> Any:  # noqa: ANN401 (a file to be written)
         if self._is_local:
             return os.fdopen(os.open(path, _NEW, 0o600), "wb")
         return file_io(self._properties, path).new_output(path).create(overwrite=True)
@@ -91,18 +90,17 @@ class Spool:
             for path in found:
                 Path(path).unlink(missing_ok=True)
         else:
-            store = file_io(self._properties, self._folder)
-            found = self._found(store, math.inf if is_all else time.time() - _STALE_S)
-            remove(store, found)
+            found = self._found(math.inf if is_all else time.time() - _STALE_S)
+            remove(file_io(self._properties, self._folder), found)
         return len(found)
 
-    def _found(self, store: FileIO, end: float) -> list[str]:
-        if not isinstance(store, PyArrowFileIO):  # FileIO itself cannot list
+    def _found(self, end: float) -> list[str]:
+        lister = listing(self._properties, self._folder)
+        if lister is None:
             return []
-        scheme, host, path = PyArrowFileIO.parse_location(self._folder, dict(self._properties))
-        found = store.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
+        store, path = lister
         return [
             f"{self._folder}/{info.base_name}"
-            for info in found
+            for info in store.get_file_info(FileSelector(path, allow_not_found=True))
             if info.base_name.endswith(".spool") and info.mtime is not None and info.mtime.timestamp() < end
         ]

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
 
 from kuvasz.lake.files.file_io import file_io
+from kuvasz.lake.files.folder_files import Files
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
 from kuvasz.lake.format.schema import SID
 from kuvasz.model import Int32s, UInt32s
@@ -443,14 +443,14 @@ def rows_of(properties: Mapping[str, str], path: str, sid_id: int, sid: str | No
     return np.concatenate(found)
 
 
-def remove(io: FileIO, paths: Iterable[str]) -> None:
+def remove(io: Files, paths: Iterable[str]) -> None:
     """Delete files that no snapshot knows, if that can be done; one that is gone already is fine."""
     for path in paths:
         with contextlib.suppress(Exception):  # a store's client has errors of its own
             io.delete(path)
 
 
-def check_size(io: FileIO, path: str, size: int) -> None:
+def check_size(io: Files, path: str, size: int) -> None:
     """Make sure that a file is there as a whole before any commit names it.
 
     Only where a file can be there in part: an object store has the length with the request, and takes all or nothing.

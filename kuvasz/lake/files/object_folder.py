@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kuvasz import private_folder
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
+    from kuvasz.lake.files.folder_files import Files
 
 _FILE: Final = "file://"
 _TEMPORARY: Final = ".part"
@@ -44,7 +44,7 @@ class ObjectFolder:
         return self._location.removeprefix(_FILE)
 
     @property
-    def _io(self) -> FileIO:
+    def _io(self) -> Files:
         from kuvasz.lake.files.file_io import file_io
 
         return file_io(self._properties, self._location)
@@ -103,13 +103,14 @@ class ObjectFolder:
         if self._path is not None:
             return [found.name for found in self._path.iterdir() if found.is_file()] if self._path.is_dir() else []
         from pyarrow.fs import FileSelector
-        from pyiceberg.io.pyarrow import PyArrowFileIO
 
-        store = self._io
-        if not isinstance(store, PyArrowFileIO):
+        from kuvasz.lake.files.file_io import listing
+
+        lister = listing(self._properties, self._location)
+        if lister is None:
             return []
-        scheme, host, path = PyArrowFileIO.parse_location(self._location, dict(self._properties))
-        found = store.fs_by_scheme(scheme, host).get_file_info(FileSelector(path, allow_not_found=True))
+        store, path = lister
+        found = store.get_file_info(FileSelector(path, allow_not_found=True))
         return [info.base_name for info in found if info.is_file]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kuvasz.config import kinds, names
+from kuvasz.config import names
 from kuvasz.config.problem import suggestion
 from kuvasz.errors import SchemaError, place_of
 from kuvasz.lake.format import partition_transforms
@@ -157,6 +157,8 @@ def wanted(target: Target, fields: Sequence[Field], former: Mapping[str, str] = 
     Raises:
         SchemaError: An expression names no column, or a transform that its type does not take.
     """
+    from kuvasz.config import kinds  # executors know no map, and spare themselves pydantic
+
     partition = [_parse(target, "partition_by", text, text, fields, former) for text in target.partition_by]
     order = []
     for text in target.sort_by:
@@ -170,6 +172,8 @@ def wanted(target: Target, fields: Sequence[Field], former: Mapping[str, str] = 
 def _parse(
     target: Target, option: str, text: str, term: str, fields: Sequence[Field], former: Mapping[str, str]
 ) -> Term:
+    from kuvasz.config import kinds
+
     place = f"{place_of(table=target.name)}, {option} {text!r}"
     transform, width, column = kinds.partition_term(term)
     transform = _SINGULAR.get(transform, transform)

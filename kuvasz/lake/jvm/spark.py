@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from kuvasz.config.model import CatalogType, Config
 from kuvasz.config.secrets import SECRET_NAME, is_secret_name
 from kuvasz.errors import LakeError
+from kuvasz.lake.files.file_io import PRELOADED, is_plain
 from kuvasz.lake.java import jars, names
 from kuvasz.lake.java.class_archive import archive_of, option_to_use
 from kuvasz.lake.java.output import SparkOutput
@@ -38,6 +39,9 @@ DEFAULTS: Mapping[str, str] = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    # Spark looks for further ones on the class path and finds its own: functions of its library for machine learning,
+    # that nobody can call by name, for whose types it reads itself by reflection: a fifth of the JVM's start.
+    "spark.sql.extensions.test.loadFromCp": "false",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "kuvasz.lake.executors.daemon",
     # Our tasks are idempotent per chunk file, but a failing value fails again: do not try four times.
@@ -164,6 +168,8 @@ def settings(config: Config) -> dict[str, str]:
     elif not config.spark.why_insecure:
         chosen |= CLUSTER_DEFAULTS
     chosen |= jars.settings(jars.coordinates(config), is_local=is_local)
+    if not is_plain(config.lake.properties, config.lake.warehouse_location):
+        chosen[f"spark.executorEnv.{PRELOADED}"] = "1"
     chosen[catalog] = "org.apache.iceberg.spark.SparkCatalog"
     chosen |= {f"{catalog}.{name}": value for name, value in catalog_properties(config).items()}
     chosen |= {name: str(value) for name, value in config.spark.conf.items()}

@@ -12,6 +12,7 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
 from kuvasz.errors import ConfigError, LakeError
+from kuvasz.lake.files.file_io import PRELOADED
 from kuvasz.lake.java import jars, versions
 from kuvasz.lake.jvm import spark
 
@@ -48,9 +49,9 @@ def test_a_start_that_fails_says_why_in_a_line(said: list[str], message: str, hi
 def config_of(tmp_path: Path) -> Callable[..., Config]:
     """Makes the configuration of a Spark."""
 
-    def make(**section: Any) -> Config:
+    def make(lake: dict[str, Any] | None = None, **section: Any) -> Config:
         databases = [{"database": "none", "urls": [{"url": "postgresql:///none"}], "tables": {"none": None}}]
-        lake = {"uri": f"jdbc:sqlite:{tmp_path}/c.db", "warehouse": str(tmp_path)}
+        lake = {"uri": f"jdbc:sqlite:{tmp_path}/c.db", "warehouse": str(tmp_path), **(lake or {})}
         file = tmp_path / "map.yaml"
         file.write_text(json.dumps({"lake": lake, "spark": section, "databases": databases}))
         return load(file, {}).config
@@ -123,3 +124,14 @@ def test_ivy_brings_no_jar_that_has_no_digest(
     chosen = spark.settings(config_of())
     assert chosen["spark.jars.packages"] == ",".join(versions.CORE)
     assert chosen["spark.jars.excludes"] == ",".join(versions.EXCLUDED)
+
+
+@pytest.mark.parametrize(
+    ("lake", "is_told"),
+    [({"warehouse": "/lake"}, False), ({"warehouse": "file:///lake"}, False), ({"warehouse": "s3://lake"}, True),
+     ({"warehouse": "/lake", "properties": {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}}, True)],
+)  # fmt: skip
+def test_python_workers_are_forked_with_pyiceberg_where_they_need_it(
+    config_of: Callable[..., Config], lake: dict[str, Any], is_told: bool
+) -> None:
+    assert (f"spark.executorEnv.{PRELOADED}" in spark.settings(config_of(lake=lake))) == is_told
