@@ -209,6 +209,7 @@ class Event(enum.Enum):
     JOB_RETRY = "job_retry", WARNING, "a job failed and is tried again"
     COMMIT_RETRY = "commit_retry", WARNING, "a commit failed and is tried again"
     COMMIT_FOUND = "commit_found", WARNING, "the answer of a commit was lost, but it is there"
+    GROUP_TORN = "group_torn", ERROR, "the catalog shows a commit of a group in part; the other tables follow"
     COMMITS_STUCK = "commits_stuck", WARNING, "commits are stuck; other tables go on"
     FOREIGN_COMMIT = "foreign_commit", WARNING, "someone else changed the table"
     NO_EXECUTOR = "no_executor", WARNING, "waiting for an executor"

@@ -27,6 +27,7 @@ pytest_plugins = [
     "tests.support.local_lake",
     "tests.support.process",
     "tests.support.stores",
+    "tests.support.rest_catalog",
     "tests.support.evolving",
     "tests.support.crash_scene",
     "tests.support.verify_bench",

@@ -50,8 +50,8 @@ _URI_SCHEMES = {
     CatalogType.HIVE: ("thrift://",),
 }
 
-#: Catalogs that change several tables in one commit.
-_JOINT = (CatalogType.JDBC,)
+#: Catalogs that change several tables in one commit; of rest, a start and `kuvasz check` ask the server.
+_JOINT = (CatalogType.JDBC, CatalogType.REST)
 
 #: Who brings the token that kuvasz makes for its own verbs, and who brings none.
 LOCAL = "local"

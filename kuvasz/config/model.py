@@ -1030,8 +1030,9 @@ class DatabaseConfig(Section):
 
     consistency: Consistency = Consistency.TABLE
     """table: each table of the group shows whole transactions of its sources, and is committed on its own; group: all
-    of them show a transaction at once, in one commit of the catalog. Needs a jdbc catalog; the group's targets must
-    be fed by no other group. It cannot change while kuvasz runs."""
+    of them show a transaction at once, in one commit of the catalog. Needs a jdbc catalog, or a rest catalog that
+    commits several tables in one request; the group's targets must be fed by no other group. It cannot change while
+    kuvasz runs."""
 
     _found: FoundTables[TableConfig] | None = PrivateAttr(
         default=None

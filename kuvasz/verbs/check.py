@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
-from kuvasz.config.model import ClusterRole, OnSlotLost, Origin
+from kuvasz.config.model import CatalogType, ClusterRole, Consistency, OnSlotLost, Origin
 from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost, SourceError, SourceReplaced, mend_of
 from kuvasz.lake.format import layout, schema
-from kuvasz.lake.iceberg import conditions
+from kuvasz.lake.iceberg import conditions, joint_commits
 from kuvasz.lake.iceberg.conditions import Condition
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
@@ -53,6 +53,9 @@ _OF_LAKE = (
     Condition(name="catalog", needed="an answer", prove=lakeview.prove_catalog),
     Condition(name="warehouse", needed="writable", prove=lakeview.prove_warehouse),
 )
+
+#: Where groups are committed as one behind REST; other catalogs can, or the map says that they cannot.
+_GROUPS = Condition(name="groups", needed="a catalog that changes their tables at once", prove=joint_commits.prove)
 
 #: Where there is a cluster.
 _COORDINATOR = Condition(
@@ -461,8 +464,12 @@ def of_machine(config: Config) -> list[Finding]:
 
 
 def _lake(config: Config) -> list[Finding]:
+    is_asked = config.lake.type is CatalogType.REST and any(
+        group.consistency is Consistency.GROUP for group in config.databases
+    )
     return [
         *(_prove(_LAKE, one, config) for one in _OF_LAKE),
+        *([_prove(_LAKE, _GROUPS, config)] if is_asked else []),
         *([] if config.cluster.log is None else [_prove(_LAKE, _LOG, config)]),
         *(_untried(what) for what in conditions.untried(config)),
     ]

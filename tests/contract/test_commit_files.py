@@ -16,7 +16,7 @@ from kuvasz.events import Event
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.jvm import commit_files
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
-from kuvasz.lake.jvm.joint_commit import StagedCommit
+from kuvasz.lake.jvm.joint.joint_commit import StagedCommit
 from tests.support.changes import SAME, TARGET, Sender, delete, insert, update, work
 from tests.support.lake import LakeFolder
 from tests.support.waiting import PATIENCE_S, wait_until

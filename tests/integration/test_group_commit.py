@@ -12,6 +12,7 @@ from tests.support import bank
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
+from tests.support.rest_catalog import JOINT, RestCatalogFolder
 from tests.support.stores import PostgresCatalogFolder
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -65,8 +66,10 @@ def looks(lake: LakeFolder, pointers: Callable[[], Mapping[str, str]]) -> list[L
     ]  # fmt: skip
 
 
-def watch(database: Database, lake: LakeFolder, pointers: Callable[[], Mapping[str, str]]) -> None:
-    config = lake.config(bank.open_bank(database), EAGER, workers=3)
+def watch(
+    database: Database, lake: LakeFolder, pointers: Callable[[], Mapping[str, str]], **pipeline: object
+) -> None:
+    config = lake.config(bank.open_bank(database), EAGER, workers=3, **pipeline)
     with Pipeline(config, lake) as pipeline:
         pipeline.wait_streaming()
         with bank.Transfers(database):
@@ -84,3 +87,10 @@ def test_a_bank_has_the_same_money_at_each_moment(database: Database, lake_folde
 def test_so_it_has_in_a_catalog_in_postgresql(database: Database, postgres_catalog: PostgresCatalogFolder) -> None:
     catalog = postgres_catalog.database
     watch(database, postgres_catalog, lambda: dict(catalog.execute(bank.POINTERS)))
+
+
+def test_so_it_has_in_a_catalog_behind_rest(database: Database, rest_catalog: RestCatalogFolder) -> None:
+    server = rest_catalog.server
+    # So that two rounds of loads through a server fit in between.
+    watch(database, rest_catalog, server.catalog.moment, commit_interval="1s")
+    assert server.requests[JOINT] > LOOKS

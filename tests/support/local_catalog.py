@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import shutil
 import threading
@@ -226,6 +227,7 @@ class LocalCatalog:
     def drop(self, name: str) -> None:
         self.stored.pop(name).is_dropped = True
 
+    @functools.cache  # noqa: B019 (it lives as long as the test)
     def joint(self) -> LocalJoint:
         return LocalJoint(self)
 
@@ -245,7 +247,7 @@ class LocalStaged:
 
 
 class LocalJoint:
-    """See `kuvasz.lake.jvm.joint_commit.JointCommit`."""
+    """See `kuvasz.lake.jvm.joint.joint_commit.JointCommit`."""
 
     def __init__(self, catalog: LocalCatalog) -> None:
         self._catalog = catalog

@@ -115,7 +115,10 @@ ELSEWHERE = {
     "lake/jvm/commit_files.py": "contract/test_commit_files.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",
     "lake/jvm/plain_calls.py": "contract/test_iceberg.py",
-    "lake/jvm/joint_commit.py": "integration/test_group_commit.py",
+    "lake/jvm/joint/joint_commit.py": "contract/test_joint_commit.py",
+    "lake/jvm/joint/staged.py": "contract/test_joint_commit.py",
+    "lake/jvm/joint/jdbc_swap.py": "contract/test_joint_commit.py",
+    "lake/jvm/joint/rest_transaction.py": "contract/test_joint_commit.py",
 }  # fmt: skip
 
 #: What is beside `kuvasz` is named with its folder.

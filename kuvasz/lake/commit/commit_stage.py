@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.commit.written import Written, WrittenTable
     from kuvasz.lake.executors.jobs import Jobs
     from kuvasz.lake.format.binding import Feeds
-    from kuvasz.lake.jvm.joint_commit import JointCommit
+    from kuvasz.lake.jvm.joint.joint_commit import JointCommit
     from kuvasz.lake.table.table import LakeTable
 
 _log = EventLog(__name__)

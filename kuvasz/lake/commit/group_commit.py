@@ -15,10 +15,11 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, KuvaszError, LakeError, LateCommit, OutcomeUnknown, place_of
+from kuvasz.events import Event, EventLog
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.failures import bug, came_of, drop, stop, unkept
 from kuvasz.lake.commit.lanes import Outcome, Ticket, patiently
@@ -29,10 +30,10 @@ from kuvasz.ports import Pending
 if TYPE_CHECKING:
     from kuvasz.lake.commit.written import WrittenTable
     from kuvasz.lake.files.files import Sent
-    from kuvasz.lake.jvm.joint_commit import JointCommit, StagedCommit
+    from kuvasz.lake.jvm.joint.joint_commit import JointCommit, StagedCommit
     from kuvasz.lake.table.table import LakeTable
 
-T = TypeVar("T")
+_log = EventLog(__name__)
 
 #: Attempts at a commit that meets another writer's before the table, or this attempt of the group, fails.
 _CONFLICT_ATTEMPTS = 5
@@ -226,8 +227,7 @@ class GroupCommits:
             failpoints.hit("after_commit", OutcomeUnknown)
         except LakeError as error:
             self._let_go(ready, joint, is_known=not isinstance(error, OutcomeUnknown))
-            self._each(ready, self._look_up)
-            if all(part.changeset.is_there for part in ready):
+            if self._are_there(ready):
                 return True
             raise
         except ForeignChange:  # a catalog that does not say whose it was
@@ -238,6 +238,19 @@ class GroupCommits:
             return False
         self._each(ready, lambda part: self._shown(part, joint))
         return True
+
+    def _are_there(self, parts: Sequence[GroupPart]) -> bool:
+        """Look whether a commit of which nobody knows is there; that it is in part is told of, and made good."""
+        left: Sequence[GroupPart] = parts
+        for _ in range(2):  # it may have come between the looks at one table and at the next
+            self._each(left, self._look_up)
+            left = [part for part in _going_on(parts) if not part.changeset.is_there]
+            if not left or len(left) == len(_going_on(parts)):
+                break
+        else:
+            group, names = parts[0].table.target.group, sorted(part.table.name for part in left)
+            _log.tell(Event.GROUP_TORN, group=group, tables=names)
+        return not left
 
     def _look_up(self, part: GroupPart) -> None:
         """Find out whether a commit is there of which no answer came."""

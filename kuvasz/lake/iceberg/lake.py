@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from kuvasz.config import names
-from kuvasz.config.model import Consistency
+from kuvasz.config.model import CatalogType, Consistency
 from kuvasz.errors import KuvaszError, LakeRewound, TableGone
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.about.about import LakeAbout
@@ -25,6 +25,7 @@ from kuvasz.lake.copies.copy_commits import CopyCommits
 from kuvasz.lake.copies.order import Order
 from kuvasz.lake.copies.repair import RepairJob
 from kuvasz.lake.copies.turns import CopyTurns
+from kuvasz.lake.iceberg import joint_commits
 from kuvasz.lake.iceberg.branches import IcebergBranches
 from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
@@ -94,8 +95,10 @@ class IcebergLake(Lake):
         engine, tables, pipeline = self.engine, self._tables, self._config.pipeline
         self._turns = CopyTurns(pipeline.copy_parallelism or engine.jobs.parallelism)
         tells = self.about.namespace is not None or bool(self._config.notify)
-        joint = functools.cache(engine.catalog.joint)
+        joint = engine.catalog.joint
         if any(group.consistency is Consistency.GROUP for group in self._config.databases):
+            if self._config.lake.type is CatalogType.REST:
+                joint_commits.prove(self._config)
             joint()  # now rather than at the first commit
         self._copy_commits = CopyCommits(tells=tells)
         self._write_stage = WriteStage(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from kuvasz.lake.files.store_access import StoreAccess
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, render
-from kuvasz.lake.jvm import joint_commit, localfs
+from kuvasz.lake.jvm import localfs
 from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
-from kuvasz.lake.jvm.joint_commit import JointCommit
+from kuvasz.lake.jvm.joint import joint_commit
+from kuvasz.lake.jvm.joint.joint_commit import JointCommit
 from kuvasz.lake.jvm.jvm_errors import class_of, lost, translated
 from kuvasz.lake.jvm.vended_table import VendedTable
 from kuvasz.model import LakeType, ValueType
@@ -46,6 +48,8 @@ class Catalog:
         self._access = access
         self._session = session
         self._name = name
+        self._joint: JointCommit | None = None
+        self._joint_lock = threading.Lock()
         jvm: Any = session._jvm
         self.jvm = jvm
         self._hadoop = session._jsparkSession.sparkContext().hadoopConfiguration()
@@ -60,13 +64,15 @@ class Catalog:
             self._handle = util.loadIcebergCatalog(session._jsparkSession, name)
 
     def joint(self) -> JointCommit:
-        """Return what shows commits of several tables at once.
+        """Return what shows commits of several tables at once, always the same: it takes what it has staged alone.
 
         Raises:
             LakeError: The catalog changes one table at a time.
         """
-        with translated(f"catalog {self._name}"):
-            return joint_commit.install(self.jvm, self._handle, self._parse_name)
+        with self._joint_lock, translated(f"catalog {self._name}"):
+            if self._joint is None:
+                self._joint = joint_commit.install(self.jvm, self._handle, self._parse_name)
+            return self._joint
 
     def known_files(self, name: str) -> set[str]:
         """Return the names, without folders, of all data and delete files that any snapshot of a table knows."""

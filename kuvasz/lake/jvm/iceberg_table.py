@@ -26,7 +26,7 @@ from kuvasz.lake.jvm.table_handle import TableHandle
 if TYPE_CHECKING:
     from kuvasz.lake.files.commit import TableCommit
     from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
-    from kuvasz.lake.jvm.joint_commit import JointCommit, StagedCommit
+    from kuvasz.lake.jvm.joint.joint_commit import JointCommit, StagedCommit
     from kuvasz.lake.jvm.jvm_calls import CurrentState
     from kuvasz.lake.jvm.vended_table import VendedTable
 

@@ -1,10 +1,12 @@
-"""A REST catalog in memory, after Iceberg's REST specification, that lends credentials with each table it loads."""
+"""A REST catalog in memory, after Iceberg's REST specification, that may lend credentials with each table."""
 
 from __future__ import annotations
 
+import json
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import flask
@@ -23,13 +25,15 @@ class RestCatalog:
     """Namespaces and tables.
 
     Args:
-        warehouse: `s3://bucket/folder`.
-        loans: Lends.
+        warehouse: `s3://bucket/folder`, or a local folder, where files of metadata are written as well.
+        loans: Lends; None: nothing is lent.
         config: What every loan has besides: the store's address.
         apart: Whether loans stand in `storage-credentials`, not in `config`.
     """
 
-    def __init__(self, warehouse: str, loans: Loans, config: Mapping[str, str], *, apart: bool = False) -> None:
+    def __init__(
+        self, warehouse: str, loans: Loans | None, config: Mapping[str, str], *, apart: bool = False
+    ) -> None:
         self._warehouse = warehouse
         self._loans = loans
         self._config = dict(config)
@@ -65,50 +69,82 @@ class RestCatalog:
 
     def drop(self, namespace: str, name: str) -> None:
         """Forget a table."""
-        self._tables.pop((namespace, name))
+        self._tables = {table: kept for table, kept in self._tables.items() if table != (namespace, name)}
 
     def create(self, namespace: str, request: Json) -> Json:
         """Make a table."""
         name = request["name"]
         location = request.get("location") or f"{self._warehouse}/{namespace.replace(_SEPARATOR, '/')}/{name}"
         metadata = new(request, location)
-        if not request.get("stage-create"):
-            self._put((namespace, name), metadata)
-        return self._loaded((namespace, name), metadata)
+        place = None if request.get("stage-create") else self._put((namespace, name), metadata)
+        return self._loaded(place, metadata)
 
     def load(self, namespace: str, name: str) -> Json:
         """Load a table, with a loan."""
-        if (namespace, name) not in self._tables:
+        found = self._tables.get((namespace, name))
+        if found is None:
             raise Missing(f"Table does not exist: {namespace}.{name}")
-        return self._loaded((namespace, name), self._tables[namespace, name][1])
+        return self._loaded(*found)
 
     def commit(self, namespace: str, name: str, request: Json) -> Json:
         """Commit to a table."""
         with self._lock:
-            if (namespace, name) not in self._tables:
-                raise Missing(f"Table does not exist: {namespace}.{name}")
-            _, metadata = self._tables[namespace, name]
-            require(metadata, request["requirements"])
-            changed = Builder(metadata).apply(request["updates"])
-            self._put((namespace, name), changed)
-        return {"metadata-location": self._tables[namespace, name][0], "metadata": changed}
+            changed = self._changed((namespace, name), request)
+            place = self._put((namespace, name), changed)
+        return {"metadata-location": place, "metadata": changed}
 
-    def _put(self, table: tuple[str, str], metadata: Json) -> None:
+    def commit_all(self, requests: Iterable[Json]) -> None:
+        """Commit to several tables at once: to all or to none."""
+        with self._lock:
+            made = {}
+            for request in requests:
+                table = _SEPARATOR.join(request["identifier"]["namespace"]), request["identifier"]["name"]
+                made[table] = self._written(self._changed(table, request))
+            self._tables = {**self._tables, **made}
+
+    def moment(self) -> dict[str, str]:
+        """Where the metadata of each table is, all at one moment."""
+        return {name: place for (_, name), (place, _) in self._tables.items()}
+
+    def _changed(self, table: tuple[str, str], request: Json) -> Json:
+        if table not in self._tables:
+            raise Missing(f"Table does not exist: {'.'.join(table)}")
+        _, metadata = self._tables[table]
+        require(metadata, request["requirements"])
+        return Builder(metadata).apply(request["updates"])
+
+    def _put(self, table: tuple[str, str], metadata: Json) -> str:
+        written = self._written(metadata)
+        self._tables = {**self._tables, table: written}
+        return written[0]
+
+    def _written(self, metadata: Json) -> tuple[str, Json]:
         self._versions += 1
-        self._tables[table] = f"{metadata['location']}/metadata/{self._versions:08}.metadata.json", metadata
+        place = f"{metadata['location']}/metadata/{self._versions:08}.metadata.json"
+        if place.startswith("file:"):
+            file = Path(urllib.parse.urlparse(place).path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(metadata))
+        return place, metadata
 
-    def _loaded(self, table: tuple[str, str], metadata: Json) -> Json:
-        loan = self._loans.lend(metadata["location"])
+    def _loaded(self, place: str | None, metadata: Json) -> Json:
+        answer: Json = {"metadata": metadata, "config": self._config}
+        if place is not None:
+            answer["metadata-location"] = place
+        if self._loans is not None:
+            self._lend(self._loans, metadata["location"], answer)
+        return answer
+
+    def _lend(self, loans: Loans, location: str, answer: Json) -> None:
+        loan = loans.lend(location)
         secret = {
             "s3.access-key-id": loan.key, "s3.secret-access-key": loan.secret, "s3.session-token": loan.token,
             "s3.session-token-expires-at-ms": str(int(loan.ends * 1000)),
         }  # fmt: skip
-        answer: Json = {"metadata": metadata, "config": self._config if self._apart else self._config | secret}
         if self._apart:
-            answer["storage-credentials"] = [{"prefix": metadata["location"], "config": self._config | secret}]
-        if table in self._tables:
-            answer["metadata-location"] = self._tables[table][0]
-        return answer
+            answer["storage-credentials"] = [{"prefix": location, "config": self._config | secret}]
+        else:
+            answer["config"] = self._config | secret
 
 
 def application(catalog: RestCatalog) -> flask.Flask:
@@ -174,6 +210,11 @@ def _serve_tables(app: flask.Flask, catalog: RestCatalog) -> None:
 
     @app.post("/v1/namespaces/<namespace>/tables/<name>/metrics")
     def metrics(namespace: str, name: str) -> Any:
+        return "", 204
+
+    @app.post("/v1/transactions/commit")
+    def transaction() -> Any:
+        catalog.commit_all(flask.request.get_json()["table-changes"])
         return "", 204
 
 

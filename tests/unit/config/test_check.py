@@ -295,16 +295,16 @@ def test_tenants_stand_beside_sources_with_a_sid(tmp_path: Path) -> None:
     assert "a sid is needed" in refusal(tmp_path, groups(("a", f"{A}, {tenants}", "t: ")))
 
 
-@pytest.mark.parametrize("catalog", ["rest", "hive", "glue"])
+@pytest.mark.parametrize("catalog", ["hive", "glue"])
 def test_a_catalog_that_changes_one_table_at_a_time_has_no_group_that_changes_at_once(
     tmp_path: Path, catalog: str
 ) -> None:
-    uri = {"rest": "https://c", "hive": "thrift://c", "glue": "x"}[catalog]
+    uri = {"hive": "thrift://c", "glue": "x"}[catalog]
     lake = f"lake: {{type: {catalog}, uri: '{uri}', warehouse: 's3://b/w'}}"
     map_ = f"{lake}\ndatabases:\n- {{database: shop, consistency: group, urls: [{A}], tables: {{a: }}}}\n"
     assert faults(tmp_path, map_) == [
         "map.yaml:3:33: databases[0].consistency: cannot be group in a"
-        f" {catalog} catalog, which changes one table at a time: use a jdbc catalog, or leave it at table"
+        f" {catalog} catalog, which changes one table at a time: use a jdbc or rest catalog, or leave it at table"
     ]
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from kuvasz.errors import LakeError, OutcomeUnknown
 from kuvasz.lake.commit import lanes
+from kuvasz.lake.commit.group_commit import GroupCommits, GroupPart
 from kuvasz.ports import Failure, Pending, Receipt, TableWork
 from tests.support.changes import ITEMS, Sender, delete, feed, insert, target, update, work
-from tests.support.local_catalog import LocalCatalog
+from tests.support.local_catalog import LocalCatalog, LocalJoint, LocalStaged
 from tests.support.local_lake import LocalWorld
 from tests.support.waiting import wait_until
 
@@ -158,6 +160,58 @@ def test_what_was_written_of_a_commit_that_is_refused_is_removed(
     world.commit(world.lake.write(send(90, 110)))
     assert sorted(dropped) == [A, B]
     assert numbers(world) == (90, 110)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    return [vars(record) for record in caplog.records if getattr(record, "event", None) == "group_torn"]
+
+
+def test_a_commit_that_a_catalog_shows_in_part_is_told_of_and_made_good(
+    world: LocalWorld,
+    send: Callable[[int, int], list[TableWork]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    swap, torn = LocalJoint.swap, []
+
+    def tear(joint: LocalJoint, staged: Sequence[LocalStaged]) -> list[str]:
+        if torn:
+            return swap(joint, staged)
+        torn.append(swap(joint, staged[:1]))
+        raise OutcomeUnknown("the connection was lost")
+
+    monkeypatch.setattr(LocalJoint, "swap", tear)
+    before = world.snapshots(A), world.snapshots(B)
+    with caplog.at_level(logging.ERROR):
+        world.applied(*send(90, 110))
+    assert numbers(world) == (90, 110)
+    assert (world.snapshots(A), world.snapshots(B)) == (before[0] + 1, before[1] + 1)
+    assert [(one["group"], one["tables"]) for one in told(caplog)] == [("shop", [B])]
+
+
+def test_one_that_comes_between_two_looks_is_seen_whole(
+    world: LocalWorld,
+    send: Callable[[int, int], list[TableWork]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    look, looks = GroupCommits._look_up, []
+
+    def late(groups: GroupCommits, part: GroupPart) -> None:
+        looks.append(part.table.name)
+        if part.table.name == B or looks.count(A) > 1:
+            look(groups, part)
+
+    def lose() -> None:
+        raise OutcomeUnknown("the connection was lost")
+
+    monkeypatch.setattr(GroupCommits, "_look_up", late)
+    world.catalog.after_swap.append(lose)
+    before = world.snapshots(A), world.snapshots(B)
+    world.applied(*send(90, 110))
+    assert sorted(looks) == [A, A, B]
+    assert (world.snapshots(A), world.snapshots(B)) == (before[0] + 1, before[1] + 1)
+    assert told(caplog) == []
 
 
 def test_it_begins_where_no_table_is_alone(local_world: LocalWorld) -> None:
