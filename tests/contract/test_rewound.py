@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 
@@ -290,3 +291,38 @@ def test_what_others_commit_and_expire_is_no_rewind(world: IcebergWorld, lake_fo
     next_one.applied(work(eu.one(insert(5))))
     assert next_one.of("eu").keys() == {1, 3, 4, 5}
     next_one.lake.close()
+
+
+def test_an_index_from_before_it_was_set_back_is_believed_by_no_machine(
+    world: IcebergWorld, lake_folder: LakeFolder
+) -> None:
+    """Another machine saw it, and mended the table; by this one's turn the snapshots that tell have expired."""
+    eu = Sender("eu")
+    world.prepare("eu")
+    world.applied(work(eu.one(insert(1), insert(2))))
+    snapshot = int(handle(world).currentSnapshot().snapshotId())
+    world.applied(work(eu.one(insert(3), update(1, 5))))
+    index = world.config.pipeline.state_folder / "index"
+    world.lake.close()
+    kept = shutil.copytree(index, lake_folder.folder / "index of another machine")
+    roll_back(world, snapshot, "")
+    other = IcebergWorld(lake_folder)
+    with pytest.raises(LakeRewound):
+        other.lake.prepare(target(), feed("eu"), ITEMS)
+    other.lake.forget(TARGET, "eu", to_repair=True)
+    other.lake.prepare(target(), feed("eu"), ITEMS)
+    at = SourcePosition(lsn=9000, system_id="7001")
+    other.lake.repair(feed("eu"), ITEMS, [Lines(((1, 0, "b"), (2, 0, "b")))], at)
+    eu = Sender("eu", start=9000)
+    for key in (7, 8):
+        other.applied(work(eu.one(insert(key))))
+    other.lake.close()
+    handle(other).expireSnapshots().expireOlderThan(1 << 50).retainLast(1).commit()
+    shutil.rmtree(index)
+    shutil.copytree(kept, index)
+    again = IcebergWorld(lake_folder)
+    again.lake.prepare(target(), feed("eu"), ITEMS)
+    again.applied(work(eu.one(update(1, 6))))
+    found = sorted((row["id"], row["n"]) for row in again.table(TARGET).to_pylist() if row["sid"] == "eu")
+    assert found == [(1, 6), (2, 0), (7, 0), (8, 0)]
+    again.lake.close()
