@@ -69,6 +69,10 @@ class TableNotes:
         except StateError as error:
             _log.tell(Event.NOTE_FAILED, table=target, source=source, error=str(error))
 
+    def let_go(self, target: str, source: str) -> None:
+        """Forget what could not be kept of a table: another process may have it next, and note of it."""
+        self._unkept.pop((target, source), None)
+
     def remove(self, target: str, source: str) -> None:
         """Forget a table.
 

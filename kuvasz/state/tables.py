@@ -165,7 +165,7 @@ class TableStates:
 
         Args:
             source: The name of the source, of which nothing may be applied any more.
-            tables: Target -> the table that the map has for it.
+            tables: Target -> the table that the map has for it; none where the source is nobody's, or another's.
         """
         with self._lock:
             for (target, name), found in tuple(self._of_source.get(source, {}).items()):
@@ -175,6 +175,8 @@ class TableStates:
                     made = self._add(target, name, table)
                     for fact in _LASTING_COUNTS:
                         setattr(made, fact, getattr(found, fact))
+                elif not tables:
+                    self._notes.let_go(target, name)
 
     def _note_of_all(self, target: str, source: str) -> Note:
         """Return what was noted of all tables that are one target, while nobody knew them one by one."""

@@ -91,3 +91,17 @@ def test_a_wish_that_is_refused_counts_for_nothing(store: Store) -> None:
     store.is_full = False
     notes.put(*OTHER, NOTE)
     assert store.all() == {KEY: NOTE, OTHER: NOTE}, "what is not kept yet is kept, though it says the same"
+
+
+def test_what_could_not_be_kept_of_a_table_is_not_put_over_what_its_next_process_notes(store: Store) -> None:
+    notes, store.is_full = TableNotes(store), True
+    notes.put_failure(*KEY, NOTE)
+    notes.put_failure(*OTHER, NOTE)
+    notes.let_go(*KEY)
+    store.is_full = False
+    of_another = Note(paused_at=7.0)
+    TableNotes(store).put(*KEY, of_another)
+    notes.read_again()
+    assert (notes.get(*KEY), notes.get(*OTHER)) == (of_another, NOTE)
+    notes.put("shop.third", "shop_eu", NOTE)
+    assert (store.all()[KEY], store.all()[OTHER]) == (of_another, NOTE)

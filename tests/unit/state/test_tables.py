@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kuvasz.errors import EarlierError, LakeRewound, ParkedLost, TableError
+from kuvasz.errors import EarlierError, LakeRewound, ParkedLost, StateError, TableError
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.tables import State, TableState, TableStates
 
@@ -317,3 +317,20 @@ def test_a_source_that_begins_anew_has_its_tables_as_at_a_start_and_what_was_cou
     assert not states.catching_up()
     states.add("shop.gone", S, "public.gone")
     assert states.get("shop.gone", S).is_paused, "what was noted is there when it comes back"
+
+
+def test_of_a_source_that_goes_to_another_process_nothing_is_noted_later(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = MemoryNotes()
+    states = TableStates(notes, clock)
+    for source in (S, "us"):
+        states.add(T, source, "public.items")
+        states.activate(T, source, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(notes, "put", lambda _: (_ for _ in ()).throw(StateError("no room")))
+        for source in (S, "us"):
+            states.fail(T, TableError("wrong"), hold=lambda _: None, source=source)
+    states.begin_anew(S, {})
+    states.pause(T, "us")
+    assert notes.all().keys() == {(T, "us")}
