@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyiceberg.catalog.rest import RestCatalog
-
 from kuvasz.errors import LakeError
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
+
     from kuvasz.config.model import Config
 
 _OFFER: Final = "POST /v1/{prefix}/transactions/commit"
@@ -30,6 +30,8 @@ def prove(config: Config) -> str:
     Raises:
         LakeError: It does not offer it, or does not answer.
     """
+    from pyiceberg.catalog.rest import RestCatalog
+
     lake = config.lake
     properties = {"uri": lake.catalog_uri, "warehouse": lake.warehouse_location, **lake.properties}
     try:
