@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from kuvasz import failpoints
 from kuvasz.config import names
@@ -123,11 +123,13 @@ class App:
         shared = dataclasses.replace(
             self._shared(state, targets), holds_lease=holds_lease, is_snapshot_only=snapshot_only
         )
-        self._sources = Sources(mapped, shared.among(max(1, len(mapped)), config.pipeline))
-        if claims is not None:
-            self._sources.earlier.elsewhere = lambda names: claims.elsewhere(names, self.config)
+        self._sources = Sources(mapped, shared.among(max(1, len(mapped)), config.pipeline), self._elsewhere)
         self.cuts = Cuts(self._workers, self.lake, self.states, self.progress)
         self._catching_up = CatchingUp(self._sources, self.states, self.progress, self.lot)
+
+    def _elsewhere(self, sources: Collection[str]) -> Collection[str]:
+        """Return those of some sources that another process feeds by another map still; blocks."""
+        return () if self._claims is None else self._claims.elsewhere(sources, self.config)
 
     def _is_mine(self, source: Source) -> bool:
         return self.groups is None or source.database in self.groups

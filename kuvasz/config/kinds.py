@@ -298,7 +298,7 @@ def _catalog(value: str) -> str:
 
 def _branch(value: str) -> str:
     # Spark SQL has it in a name (table.branch_<name>).
-    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}", value) is None or value.startswith("cut_"):
+    if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}", value) is None or value.startswith(names.CUT_PREFIX):
         msg = f"must be letters, digits, _ and -, and not begin with cut_, as tags of cuts do, not {value!r}"
         raise ValueError(msg)
     return value

@@ -21,6 +21,9 @@ _OF_TENANT = "@"
 #: What Iceberg's table properties begin with that say how Parquet files are compressed.
 COMPRESSION = "write.parquet.compression-"
 
+#: What the tags of cuts begin with.
+CUT_PREFIX = "cut_"
+
 #: The branch of states without delete files (`maintenance.clean_branch`).
 CLEAN_BRANCH = "clean"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source
@@ -20,15 +21,19 @@ from kuvasz.sync.rules.map_difference import definitions, refuse_relabelled, sid
 _log = EventLog(__name__)
 
 
+Elsewhere: TypeAlias = Callable[[Collection[str]], Collection[str]]
+
+
 class EarlierMaps:
     """What they had.
 
     Args:
         mapped: The sources of the map at the start.
         shared: What all sources share.
+        elsewhere: Returns those of some sources that another process has, and feeds by a map of before still.
     """
 
-    def __init__(self, mapped: Sequence[Source], shared: Shared) -> None:
+    def __init__(self, mapped: Sequence[Source], shared: Shared, elsewhere: Elsewhere = lambda _: ()) -> None:
         self._mapped = mapped
         self._lake = shared.lake
         self._lot = shared.lot
@@ -36,8 +41,7 @@ class EarlierMaps:
         #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
         self.defined = definitions(mapped)
         self.sids = sids_of(mapped)  #: source -> that of its rows in the lake, of all that were ever mapped
-        #: returns those of some sources that another process has, and feeds by a map of before still
-        self.elsewhere: Callable[[Collection[str]], Collection[str]] = lambda _: ()
+        self._elsewhere = elsewhere
         self._letting_go = threading.Lock()  # what is noted of one must not be lost by another
 
     def add(self, mapped: Sequence[Source]) -> None:
@@ -90,7 +94,7 @@ class EarlierMaps:
         """
         with self._letting_go:
             fed, found = self.left(mapped, is_start=is_start)
-            if fed.robbed and (others := self.elsewhere(fed.robbed)):
+            if fed.robbed and (others := self._elsewhere(fed.robbed)):
                 told = ", ".join(sorted(others))
                 raise StateError(
                     f"another process still feeds rows from {told} that are those of other sources by this map",

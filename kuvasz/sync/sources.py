@@ -13,7 +13,7 @@ from kuvasz.errors import ConfigError, KuvaszError, Retry, first_of
 from kuvasz.events import Event, EventLog
 from kuvasz.state.progress import Progress
 from kuvasz.sync.context.shared import Shared
-from kuvasz.sync.earlier_maps import EarlierMaps
+from kuvasz.sync.earlier_maps import EarlierMaps, Elsewhere
 from kuvasz.sync.source_sync import SourceSync
 
 _log = EventLog(__name__)
@@ -33,14 +33,15 @@ class Sources:
     Args:
         mapped: As the map has them.
         shared: What all of them share.
+        elsewhere: See `EarlierMaps`.
     """
 
-    def __init__(self, mapped: Sequence[Source], shared: Shared) -> None:
+    def __init__(self, mapped: Sequence[Source], shared: Shared, elsewhere: Elsewhere = lambda _: ()) -> None:
         self.mapped = mapped
         self.shared = shared
         self.all = tuple(SourceSync(source, shared) for source in mapped)
         self.released: tuple[Source, ...] = ()  #: those that left the map since the start, and whose slots stay
-        self.earlier = EarlierMaps(mapped, shared)
+        self.earlier = EarlierMaps(mapped, shared, elsewhere)
         self._by_name = {sync.source.name: sync for sync in self.all}
         self._ended: dict[str, KuvaszError] = {}
         self._running: dict[str, asyncio.Task[None]] = {}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kuvasz import lsn
+from kuvasz.config import names
 from kuvasz.errors import CutRefused, KuvaszError, place_of
 from kuvasz.state.tables import State
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from kuvasz.state.progress import Progress
     from kuvasz.state.tables import TableStates
     from kuvasz.worker.workers import Workers
-
-#: What the tags of a cut begin with.
-PREFIX = "cut_"
 
 #: Seconds for which sources are held at most, tags included.
 _LONGEST_S = 30.0
@@ -123,7 +121,7 @@ class Cuts:
             of_target = sorted(sources.get(target, set()) & made.lsns.keys())
             yield {
                 "made_at": at,
-                "cut": made.tag.removeprefix(PREFIX),
+                "cut": made.tag.removeprefix(names.CUT_PREFIX),
                 "tag": made.tag,
                 "target": target,
                 "snapshot_id": snapshot,
@@ -197,4 +195,4 @@ async def _until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-__all__ = ["PREFIX", "Cuts", "LakeCut"]
+__all__ = ["Cuts", "LakeCut"]

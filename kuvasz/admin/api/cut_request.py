@@ -11,10 +11,9 @@ from aiohttp import web
 from kuvasz import lsn
 from kuvasz.admin.api.asked import BODY, person
 from kuvasz.admin.api.refusal import RequestRefused
-from kuvasz.config import units
+from kuvasz.config import names, units
 from kuvasz.errors import CutRefused, LakeError
 from kuvasz.events import Event, EventLog
-from kuvasz.worker.cuts import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +53,7 @@ class CutRequests:
             known = ", ".join(sorted(set(groups.values())))
             raise RequestRefused(404, f"the map has no database {database!r}", f"it has: {known}")
         try:
-            made = await self._app.cuts.make(PREFIX + name, sources, keep_s)
+            made = await self._app.cuts.make(names.CUT_PREFIX + name, sources, keep_s)
         except (CutRefused, LakeError) as error:
             raise RequestRefused(409, error.message, error.hint) from error
         return web.json_response(tell_cut(name, person(request), made))
@@ -76,4 +75,4 @@ def _as_json(name: str, made: LakeCut) -> dict[str, Any]:
     }
 
 
-__all__ = ["PREFIX", "CutRequests", "tell_cut"]
+__all__ = ["CutRequests", "tell_cut"]

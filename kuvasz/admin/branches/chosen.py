@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
 _MAIN: Final = "main"
 
-#: What the tags of cuts begin with (`kuvasz.worker.cuts`).
-_CUT: Final = "cut_"
-
 
 def chosen(sources: Iterable[Source], table: str | None, branch: str | None) -> list[str]:
     """Return the targets that are meant: those that are written to another branch than main.
@@ -56,7 +53,7 @@ def tag_of(cut: str | None) -> str | None:
     Args:
         cut: The name, as `kuvasz cut --name` takes it, or the tag's.
     """
-    return None if cut is None else _CUT + cut.removeprefix(_CUT)
+    return None if cut is None else names.CUT_PREFIX + cut.removeprefix(names.CUT_PREFIX)
 
 
 __all__ = ["chosen", "tag_of"]

@@ -37,9 +37,8 @@ class StatusText:
 
     def __init__(self, errors: views.ErrorView) -> None:
         self._errors = errors
-        self._kept: dict[
-            tuple[str, str], tuple[TableState, bytes]
-        ] = {}  #: target, source -> what was said of a state
+        #: target, source -> a state, and what was said of it
+        self._kept: dict[tuple[str, str], tuple[TableState, bytes]] = {}
         self._verdicts: dict[tuple[str, str], tuple[Verdict, bytes]] = {}
 
     def of(self, snapshot: Snapshot) -> bytes:

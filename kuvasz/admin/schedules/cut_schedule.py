@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING
 
 from kuvasz.admin.api.cut_request import tell_cut
+from kuvasz.config import names
 from kuvasz.events import Event, EventLog
-from kuvasz.worker.cuts import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ class CutSchedule:
         if not sources:
             return
         try:
-            made = await self._app.cuts.make(PREFIX + name, sources, self._app.config.cuts.keep)
+            made = await self._app.cuts.make(names.CUT_PREFIX + name, sources, self._app.config.cuts.keep)
         except Exception as error:  # noqa: BLE001 (whatever is wrong with one: the next are made all the same)
             self._again_at = self._wall() + _AGAIN_S
             if is_first:

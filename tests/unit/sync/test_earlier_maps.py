@@ -94,7 +94,7 @@ def test_a_source_that_another_process_had_loses_the_rows_whose_sid_one_has_here
 def test_nothing_is_taken_from_a_source_that_another_process_feeds_by_the_map_before(world: World) -> None:
     """What that has in hand would come between the rows of the source that has them by the new map."""
     world.copy(world.items)
-    world.maps.begin()
+    EarlierMaps([world.source], world.shared).begin()
     feeds, before = world.shared.state.feeds, dict(world.shared.state.feeds.known())
     heir = dataclasses.replace(world.source, name="store", database="store", tables=(world.items,))
     asked: list[frozenset[str]] = []
@@ -104,7 +104,8 @@ def test_nothing_is_taken_from_a_source_that_another_process_feeds_by_the_map_be
         asked.append(frozenset(names))
         return others
 
-    world.maps.elsewhere = elsewhere
+    world.maps = EarlierMaps([world.source], world.shared, elsewhere)
+    world.maps.begin()
     world.maps.add([heir])
     with pytest.raises(StateError, match=r"^another process still feeds rows from shop that are those of other sour"):
         world.maps.let_go([heir])
