@@ -26,17 +26,14 @@ import uvloop
 
 from kuvasz import __version__, log
 from kuvasz.admin.report import stack_file
-from kuvasz.config import load
-from kuvasz.config.load import Loaded
 from kuvasz.config.secrets import Redactor
 from kuvasz.errors import ConfigError, KuvaszError, StateTaken, first_of
 from kuvasz.shown import escapes
-from kuvasz.state.maps.named import named
-from kuvasz.state.store import cluster_member, group_holders, state_of
 
 if TYPE_CHECKING:
     from kuvasz.admin.server import AdminServer
     from kuvasz.app import App
+    from kuvasz.config.load import Loaded
     from kuvasz.config.written.map_store import MapStore
     from kuvasz.state.ports import ClusterMember
     from kuvasz.verbs.cluster.applying import GroupsApplied
@@ -132,6 +129,8 @@ def run(  # noqa: PLR0913 (its options)
             "cluster.coordinator: copies that are made once are made by one process",
             hint="take the section cluster out of the map for --snapshot-only",
         )
+    from kuvasz.state.store import cluster_member, state_of
+
     member = cluster_member(loaded.config, "replicates", _end_at_once)
     if member is None:  # until the process has ended: a thread that outlives the event loop may still write
         state_of(loaded.config).own("replicates").take()
@@ -213,6 +212,7 @@ class _Run:
     @staticmethod
     def _groups(loaded: Loaded) -> GroupsApplied | None:
         """Return the groups of the map that a process applies beside others, its share taken; None: all."""
+        from kuvasz.state.store import group_holders
         from kuvasz.verbs.cluster.applying import GroupsApplied
         from kuvasz.verbs.maps import patterns
 
@@ -1028,6 +1028,8 @@ app.add_typer(map_, name="map")
 
 
 def _store(context: typer.Context, config: str | None) -> MapStore:
+    from kuvasz.state.maps.named import named
+
     path = config or _globals(context).config
     if path is None:
         raise ConfigError("nobody said where the map is", hint="kuvasz --config sqlite:map.db map …")
@@ -1180,6 +1182,9 @@ def _asked(context: typer.Context, config: str | None, settings: Sequence[str] |
 
 def _read(context: typer.Context, config: str | None = None, settings: Sequence[str] | None = None) -> Loaded:
     """Read the configuration that was named before the verb or after it; what comes later wins."""
+    from kuvasz.config import load
+    from kuvasz.state.maps.named import named
+
     path = config or _globals(context).config
     overrides = _overrides(context, settings)
     if path is None and "databases" not in overrides and not os.environ.get("KUVASZ_DATABASES"):

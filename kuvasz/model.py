@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
-UInt8s: TypeAlias = npt.NDArray[np.uint8]
-UInt32s: TypeAlias = npt.NDArray[np.uint32]
-UInt64s: TypeAlias = npt.NDArray[np.uint64]
-Int32s: TypeAlias = npt.NDArray[np.int32]
-Int64s: TypeAlias = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+# As text, for verbs that read the map and see no row need no NumPy.
+UInt8s: TypeAlias = "npt.NDArray[np.uint8]"
+UInt32s: TypeAlias = "npt.NDArray[np.uint32]"
+UInt64s: TypeAlias = "npt.NDArray[np.uint64]"
+Int32s: TypeAlias = "npt.NDArray[np.int32]"
+Int64s: TypeAlias = "npt.NDArray[np.int64]"
 
 #: 2000-01-01 UTC, from which PostgreSQL counts, in µs since 1970-01-01 UTC, from which Iceberg does.
 POSTGRES_EPOCH_US = 946_684_800_000_000

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kuvasz.route.parts import Change
+if TYPE_CHECKING:
+    from kuvasz.route.parts import Change
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from typing_extensions import override
 
 from kuvasz.errors import SourceError
 from kuvasz.source import conninfo as conninfos
-from kuvasz.source import copy_out, failure, sql
+from kuvasz.source import failure, sql
 from kuvasz.source.catalog import entries
 from kuvasz.source.pace import Pace
 
@@ -211,6 +211,8 @@ class CopyRange:
             SourceError: The connection, the snapshot or the table's file is gone: the copy must begin anew.
             SourceRefused: The role may not read the table.
         """
+        from kuvasz.source import copy_out  # and numba with it, which who only looks does without
+
         place = conninfos.location(self.conninfo)
         doing = f"copy {self.table} from block {self.first_block}"
         with self._session(doing) as pgconn:

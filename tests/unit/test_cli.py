@@ -298,6 +298,34 @@ def test_a_start_loads_what_it_needs_and_little_more() -> None:
     assert len(loaded) <= 1_850  # 1,761 with coverage, which numba loads where it is; it was 2,261
 
 
+#: What takes a verb long to load, and most of them no look at anything.
+_HEAVY = frozenset(
+    {"aiohttp", "numba", "numpy", "pandas", "psycopg", "pyarrow", "pyiceberg", "pyspark", "sqlalchemy"}
+)
+
+
+@pytest.mark.parametrize(
+    ("verb", "needed", "most"),
+    [  # modules that were counted: 233, 420, 485, 950
+        (["--help"], set(), 260),
+        (["-c", "map.yaml", "config"], set(), 460),
+        (["-c", "map.yaml", "status"], set(), 530),
+        (["-c", "map.yaml", "check"], {"numpy", "psycopg", "pyarrow", "pyiceberg", "sqlalchemy"}, 1_040),
+    ],
+    ids=("help", "config", "status", "check"),
+)
+def test_a_verb_loads_what_it_needs_and_little_more(verb: list[str], needed: set[str], most: int) -> None:
+    program = (
+        "import contextlib, os, sys; from kuvasz.cli import main\n"
+        "with open(os.devnull, 'w') as sys.stdout, contextlib.suppress(SystemExit):\n"
+        f"    main({verb})\n"
+        "print(*sys.modules, file=sys.__stdout__)\n"
+    )
+    loaded = _modules(program)
+    assert loaded & _HEAVY == needed
+    assert len(loaded) <= most
+
+
 def _modules(program: str) -> set[str]:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {name for name in done.stdout.split() if name[0] != "_"}

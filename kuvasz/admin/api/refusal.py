@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
+if TYPE_CHECKING:
+    from aiohttp import web
 
 #: What clients tell errors by, where nothing more is known than the status.
 CODES: Final = {
@@ -37,6 +38,8 @@ class RequestRefused(Exception):
 
     def answer(self) -> web.Response:
         """Return it as an answer."""
+        from aiohttp import web  # not for who asks, and needs the codes alone
+
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else None
         said = {"code": self.code, "error": self.message, "hint": self.hint}
         return web.json_response(said, status=self.status, headers=headers)

@@ -10,13 +10,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kuvasz.errors import InternalError
-from kuvasz.model import Int32s, Int64s, LakeType, UInt8s
+from kuvasz.model import Int32s, Int64s, LakeType
 
 _Array: TypeAlias = "pa.Array[Any]"
 
@@ -134,17 +133,19 @@ def _unscaled(value: Any, scale: int) -> int:  # noqa: ANN401 (a Decimal)
 
 def hashes(array: _Array) -> Int32s:
     """Return the 32-bit hash of each value, anything for NULL."""
+    from kuvasz.fold import murmur  # and numba with it, which who only plans a layout does without
+
     kind = array.type
     if pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
-        return _murmur_longs(_integers(array))
+        return murmur.of_longs(_integers(array))
     if pa.types.is_decimal(kind):
-        return _murmur_decimals(_fixed(array))
+        return murmur.of_decimals(_fixed(array))
     if pa.types.is_fixed_size_binary(kind):
-        return _murmur_rows(_fixed(array))
+        return murmur.of_rows(_fixed(array))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         _, offsets, data = array.buffers()
         ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-        return _murmur_texts(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), ends)
+        return murmur.of_texts(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), ends)
     raise InternalError(f"no hash of {kind}")
 
 
@@ -152,84 +153,6 @@ def _fixed(array: _Array) -> np.ndarray[Any, Any]:
     """Return the 16 bytes of each value as a row."""
     data = np.frombuffer(array.buffers()[1], np.uint8)
     return data[array.offset * 16 : (array.offset + len(array)) * 16].reshape(-1, 16)
-
-
-@numba.njit(cache=True, nogil=True)
-def _mix(state: np.uint32, word: np.uint32) -> np.uint32:
-    word = np.uint32(word * np.uint32(0xCC9E2D51))
-    word = np.uint32((word << np.uint32(15)) | (word >> np.uint32(17)))
-    state = np.uint32(state ^ np.uint32(word * np.uint32(0x1B873593)))
-    state = np.uint32((state << np.uint32(13)) | (state >> np.uint32(19)))
-    return np.uint32(state * np.uint32(5) + np.uint32(0xE6546B64))
-
-
-@numba.njit(cache=True, nogil=True)
-def _finish(state: np.uint32, size: int) -> np.int32:
-    state = np.uint32(state ^ np.uint32(size))
-    state = np.uint32((state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B))
-    state = np.uint32((state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35))
-    return np.int32(np.uint32(state ^ (state >> np.uint32(16))))
-
-
-@numba.njit(cache=True, nogil=True)
-def _murmur(data: UInt8s, begin: int, end: int) -> np.int32:
-    state = np.uint32(0)
-    at = begin
-    while at + 4 <= end:
-        word = np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
-        word |= np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
-        state = _mix(state, np.uint32(word))
-        at += 4
-    if at < end:
-        word = np.uint32(0)
-        for place in range(end - at):
-            word |= np.uint32(data[at + place]) << np.uint32(8 * place)
-        word = np.uint32(np.uint32(word) * np.uint32(0xCC9E2D51))
-        word = np.uint32((word << np.uint32(15)) | (word >> np.uint32(17)))
-        state = np.uint32(state ^ np.uint32(word * np.uint32(0x1B873593)))
-    return _finish(state, end - begin)
-
-
-@numba.njit(cache=True, nogil=True)
-def _murmur_longs(values: Int64s) -> Int32s:
-    found = np.empty(len(values), np.int32)
-    for row in range(len(values)):
-        value = np.uint64(values[row])
-        state = _mix(np.uint32(0), np.uint32(value & np.uint64(0xFFFFFFFF)))
-        found[row] = _finish(_mix(state, np.uint32(value >> np.uint64(32))), 8)
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _murmur_texts(data: UInt8s, ends: Int64s) -> Int32s:
-    found = np.empty(len(ends) - 1, np.int32)
-    for row in range(len(found)):
-        found[row] = _murmur(data, ends[row], ends[row + 1])
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _murmur_rows(rows: np.ndarray[Any, Any]) -> Int32s:
-    found = np.empty(len(rows), np.int32)
-    for row in range(len(rows)):
-        found[row] = _murmur(rows[row], 0, 16)
-    return found
-
-
-@numba.njit(cache=True, nogil=True)
-def _murmur_decimals(rows: np.ndarray[Any, Any]) -> Int32s:
-    """Hash the fewest big-endian bytes of two's complement that hold each unscaled value."""
-    found = np.empty(len(rows), np.int32)
-    turned = np.empty(16, np.uint8)
-    for row in range(len(rows)):
-        for place in range(16):
-            turned[place] = rows[row, 15 - place]
-        begin = 0
-        filling = np.uint8(255) if turned[0] >= 128 else np.uint8(0)
-        while begin < 15 and turned[begin] == filling and (turned[begin + 1] >= 128) == (filling == 255):
-            begin += 1
-        found[row] = _murmur(turned, begin, 16)
-    return found
 
 
 __all__ = ["TAKES", "Term", "apply", "hashes"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from kuvasz.source.reading.reader import Reader
+if TYPE_CHECKING:
+    from kuvasz.source.reading.reader import Reader
 
 _POLL_S = 0.02
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.model import TableName
 from kuvasz.source.catalog import introspect
-from kuvasz.sync.context.source_context import SourceContext
+
+if TYPE_CHECKING:
+    from kuvasz.config.sources import Source, SourceTableSpec
+    from kuvasz.model import TableName
+    from kuvasz.sync.context.source_context import SourceContext
 
 
 def located(

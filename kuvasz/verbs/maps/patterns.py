@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from kuvasz.state.store import state_of
-from kuvasz.sync.pattern_tables import PatternTables
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -39,6 +38,8 @@ def _with(
 ) -> Loaded:  # fmt: skip
     if not any(group.patterns for group in loaded.config.databases):
         return loaded
+    from kuvasz.sync.pattern_tables import PatternTables  # and psycopg with it
+
     tables = PatternTables(state_of(loaded.config).feeds, may_keep=may_keep)
     if groups is not None:
         tables.is_mine = lambda source: source.database in groups
