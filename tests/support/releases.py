@@ -6,6 +6,7 @@ it a proxy, if there is one. What came is checked against the digest below.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -44,17 +45,22 @@ def programs(version: int) -> Path:
         pytest.skip(f"there is no PostgreSQL {release} for this machine")
     there = Path(tempfile.gettempdir()) / f"kuvasz-postgres-{release}-{digest[:8]}-{os.getuid()}"
     if not there.exists():
-        aside = Path(tempfile.mkdtemp(prefix="kuvasz-postgres-"))
-        try:
-            _unpack(_checked(_fetch(release, aside), digest), aside / "tree")
-            aside.chmod(0o755)
-            (aside / "tree").rename(there)
-        except OSError:
-            if not there.exists():  # else another process was faster
-                raise
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        with Path(f"{there}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Ivy's processes write the same file of its cache
+            if not there.exists():
+                _bring(release, digest, there)
     return there / "bin"
+
+
+def _bring(release: str, digest: str, there: Path) -> None:
+    """Fetch and unpack beside, so that what is there is whole."""
+    aside = Path(tempfile.mkdtemp(prefix="kuvasz-postgres-"))
+    try:
+        _unpack(_checked(_fetch(release, aside), digest), aside / "tree")
+        aside.chmod(0o755)
+        (aside / "tree").rename(there)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _fetch(release: str, folder: Path) -> Path:
