@@ -29,12 +29,15 @@ def test_killed_in_the_copy_and_around_the_commit(scene: Scene) -> None:
         scene.killed_at("copy_range_done:kill:3")
         copied = {(event["source"], event["table"]) for event in scene.process.found("copied")}
         assert copied
+        left = scene.process.folder / "state" / "copy"
+        assert list(left.iterdir()), "what it had read of a copy"
         scene.killed_at("before_commit:kill:10")
         again = {(event["source"], event["table"]) for event in scene.process.found("copied")}
         assert again, "the copies went on"
         assert not copied & again, "a finished table is not copied again"
         scene.killed_at("after_durable:kill:9")
     scene.finish()
+    assert not list(left.glob("*"))
 
 
 @pytest.mark.slow

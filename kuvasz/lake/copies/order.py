@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,6 +18,16 @@ from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Relation
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import ANY_PACE, CopyPace, Feed
+
+#: Where, below the state folder, copies and repairs keep what does not fit into memory.
+COPIES: Final = "copy"
+REPAIRS: Final = "repair"
+
+
+def clear(state_folder: Path) -> None:
+    """Remove what copies and repairs left that were killed: 16 bytes a row, which no later one takes up."""
+    for name in (COPIES, REPAIRS):
+        shutil.rmtree(state_folder / name, ignore_errors=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,4 +61,4 @@ class Order:
         return changeset
 
 
-__all__ = ["Order"]
+__all__ = ["COPIES", "REPAIRS", "Order", "clear"]

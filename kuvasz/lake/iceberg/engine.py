@@ -16,6 +16,7 @@ from kuvasz.errors import LakeError
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 from kuvasz.index.positions import PositionIndex
+from kuvasz.lake.copies import order
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.spool import Spool
 from kuvasz.lake.files import store_access
@@ -68,6 +69,7 @@ class Engine:
         self.catalog = Catalog(self._session, self._config.lake.name, self.access)
         self.answer()
         self.spool = _spool(self._config)
+        order.clear(self._config.pipeline.state_folder)
         self.pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="lake")
 
     def answer(self) -> None:

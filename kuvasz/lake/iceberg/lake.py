@@ -22,7 +22,7 @@ from kuvasz.lake.commit.commit_stage import CommitStage
 from kuvasz.lake.commit.write_stage import WriteStage
 from kuvasz.lake.copies.copy import CopyJob
 from kuvasz.lake.copies.copy_commits import CopyCommits
-from kuvasz.lake.copies.order import Order
+from kuvasz.lake.copies.order import COPIES, REPAIRS, Order
 from kuvasz.lake.copies.repair import RepairJob
 from kuvasz.lake.copies.turns import CopyTurns
 from kuvasz.lake.iceberg import joint_commits
@@ -308,7 +308,7 @@ class IcebergLake(Lake):
         ledger: CopyLedger | None = None,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.copy`."""
-        with self._order(feed, relation, "copy", pace) as order:
+        with self._order(feed, relation, COPIES, pace) as order:
             known_files = functools.partial(self.engine.catalog.known_files, feed.target)
             job = CopyJob(order, self._copy_commits, on_read, ledger, known_files)
             return job.run(requests, position, on_progress)
@@ -326,7 +326,7 @@ class IcebergLake(Lake):
         on_read: Callable[[], None] = lambda: None,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.repair`; the source must not be streaming into the table, others may."""
-        with self._order(feed, relation, "repair") as order:
+        with self._order(feed, relation, REPAIRS) as order:
             return RepairJob(order, on_read, at_us).run(requests, position, on_progress)
 
     @contextlib.contextmanager
