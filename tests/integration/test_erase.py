@@ -22,14 +22,14 @@ from pyiceberg.catalog import load_catalog
 from kuvasz import failpoints
 from kuvasz.admin.sources.mapped_url import SourceSelection
 from kuvasz.config import load
-from kuvasz.errors import ConfigError, LakeError, StateTaken
+from kuvasz.errors import ConfigError, LakeError, StateError, StateTaken
 from kuvasz.lake.about import about
 from kuvasz.lake.iceberg.engine import spool_folder
 from kuvasz.lake.java.signing_key import SigningKey
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.state.store import state_of
 from kuvasz.state.verdicts.verdict import Verdict
-from kuvasz.verbs.sources import erasing, row_erasing
+from kuvasz.verbs.sources import erased_state, erasing, row_erasing
 from kuvasz.verbs.sources.row_erasing import ErasureRequest
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.opened_files import holding
@@ -226,6 +226,42 @@ def check_row(world: World) -> None:
     again = dataclasses.replace(asked, key=(f"b={PLANTED}s", "a=9"))
     row_erasing.run(world.loaded().config, again, is_sure=True, session=world.lake.session)
     assert world.holding(PLANTED) == []
+
+
+def test_what_came_while_kuvasz_ran_in_between_goes_as_well(
+    world: World, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source has the row still: what is done of an erasure that failed behind its table is not done for ever."""
+    world.run()
+    asked = ErasureRequest(table="items", key=("1", f"{PLANTED}-1"), sid="de")
+
+    def erase() -> dict[str, Any]:
+        return row_erasing.run(world.loaded().config, asked, is_sure=True, session=world.lake.session)
+
+    def find() -> int:
+        return int(world.table("shop.items").scan(row_filter=f"a == 1 and b == '{PLANTED}-1'").count())
+
+    database.execute(f"INSERT INTO items VALUES (1, '{PLANTED}-1', 0) ON CONFLICT DO NOTHING")
+    with Pipeline(world.config, world.lake) as pipeline:
+        pipeline.wait_applied(database)
+    assert find() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(erased_state, "forget", failing)
+        with pytest.raises(StateError):
+            erase()
+    assert find() == 0
+    with Pipeline(world.config, world.lake) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = n + 1 WHERE a = 1")
+        pipeline.wait_applied(database)
+    assert find() == 1
+    receipt = erase()
+    assert (receipt["is_clean"], find()) == (True, 0)
+    assert receipt["tables"]["shop.items"]["rows"] == 2
+
+
+def failing(*_: object) -> dict[str, Any]:
+    raise StateError("no room")
 
 
 @pytest.mark.slow

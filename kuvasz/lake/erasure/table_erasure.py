@@ -56,8 +56,13 @@ class TableErasure:
         self._maintainer = maintainer
         self._remains = table.table.remains
         self._told = journal.table(table.name)
-        if "scan" not in self._told["done"]:  # a kuvasz may have run since: all but the first look is done again
+        if not self._is_as_left():  # a kuvasz may have run since: all but the first look is done again
             self._told["done"] = self._told["done"][:1]
+
+    def _is_as_left(self) -> bool:
+        """Whether all was done with the table, by an earlier call, and nobody has committed to it since."""
+        left = self._told.get("left") if "scan" in self._told["done"] else None
+        return bool(left) and self._remains.metadata() == left
 
     @property
     def _steps(self) -> Sequence[tuple[str, Callable[[], None]]]:
@@ -222,6 +227,7 @@ class TableErasure:
             },
         }
         self._told["is_clean"] = _is_clean(self._told["scan"])
+        self._told["left"] = remains.metadata()
 
 
 def _is_clean(scan: dict[str, Any]) -> bool:

@@ -74,6 +74,12 @@ class Remains:
 
     # What metadata has
 
+    def metadata(self) -> str:
+        """Return where the metadata is that the catalog has now: another place after any commit; empty: unknown."""
+        with self._handle.asking():
+            self._handle.java.refresh()
+            return str(self._handle.java.operations().current().metadataFileLocation() or "")
+
     def rewrite_manifests(self, summary: Mapping[str, str]) -> None:
         """Write all manifests anew, so that they know of no file but those that are there.
 
