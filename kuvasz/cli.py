@@ -617,6 +617,7 @@ def cut(
         _print_json(answer)
     else:
         print(remote.cut_lines(answer))
+    raise typer.Exit(int(bool(answer.get("silent"))))
 
 
 @app.command("publish")

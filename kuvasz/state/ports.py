@@ -453,6 +453,8 @@ class ServerAddress:
 
     url: str
     token: str = dataclasses.field(repr=False)  #: lets whoever has it steer kuvasz
+    #: who answers, of several that share the map; empty: one has all of it
+    node: str = dataclasses.field(default="", compare=False)
 
 
 class StoredAddress(Protocol):

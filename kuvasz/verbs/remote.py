@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import getpass
+import http
 import json
 import socket
 import ssl
@@ -18,15 +19,17 @@ from rich.table import Table
 from rich.text import Text
 
 from kuvasz.admin.api.refusal import MAP_BUSY
+from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError, SlotLost, place_of
 from kuvasz.shown import escapes, figures, terminal
 from kuvasz.state.store import state_of
 from kuvasz.verbs.cluster.answers import united
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source
 
 _TIMEOUT_S = 10.0
 _RELOAD_S = 60.0
@@ -46,6 +49,10 @@ class Refused(KuvaszError):
     """The running kuvasz did not do what it was asked."""
 
 
+class NotFound(Refused):
+    """The running kuvasz has nothing of what it was asked for."""
+
+
 class BusyMap(Refused):
     """The running kuvasz has not put the map before into use yet."""
 
@@ -61,7 +68,13 @@ def status(config: Config) -> dict[str, Any]:
         ConfigError: The configuration has no server.
         NotRunning: Nobody answers.
     """
-    return _ask_all(config, "/status")
+    answer = _ask_all(config, "/status")
+    there = {one["source"] for one in answer.get("sources", ())}
+    lacking = (
+        f"none of the processes that answer has source {source.name} just now"
+        for source in _shared_sources(config) if source.name not in there
+    )  # fmt: skip
+    return _with_silent(answer, lacking)
 
 
 def report(config: Config) -> dict[str, Any]:
@@ -97,7 +110,8 @@ def command(
         Refused: It knows no such table, or there is nothing to be done.
     """
     given = {"table": table, "sid": sid, "database": database, "by": _person()}
-    return _ask_all(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
+    answer = _ask_all(config, f"/api/{verb}", {name: value for name, value in given.items() if value is not None})
+    return _with_silent(answer, status(config).get("silent", ()) if _is_shared(config) else ())
 
 
 def reload(config: Config, *, is_trial: bool = False, drop_removed: bool | None = None) -> dict[str, Any]:
@@ -131,8 +145,13 @@ def cut(config: Config, *, name: str | None, database: str | None, keep: str | N
         Refused: A table does not stream, there is a cut of this name, or it took too long.
     """
     given = {"name": name, "database": database, "keep": keep, "by": _person()}
-    return _ask_all(config, "/api/cut", {one: value for one, value in given.items() if value is not None},
-                    timeout_s=_RELOAD_S, kept=("name",))  # fmt: skip
+    answer = _ask_all(config, "/api/cut", {one: value for one, value in given.items() if value is not None},
+                      timeout_s=_RELOAD_S, kept=("name",), is_of_all=True)  # fmt: skip
+    lacking = (
+        f"{place_of(source.name)}: it is not in this cut" for source in _shared_sources(config)
+        if source.name not in answer["lsns"] and database in {None, source.database}
+    )  # fmt: skip
+    return _with_silent(answer, lacking)
 
 
 def cut_lines(answer: dict[str, Any]) -> str:
@@ -143,6 +162,7 @@ def cut_lines(answer: dict[str, Any]) -> str:
         f"  {place_of(table=target)}: {'empty' if snapshot is None else f'snapshot {snapshot}'}"
         for target, snapshot in answer["snapshots"].items()
     ]
+    lines += [f"  not all of it: {told}" for told in answer.get("silent", ())]
     return escapes.lines("\n".join(lines))
 
 
@@ -192,7 +212,7 @@ def maintain(config: Config, targets: list[str], *, full: bool) -> list[dict[str
 
 def _ask_all(
     config: Config, path: str, body: dict[str, Any] | None = None, timeout_s: float = _TIMEOUT_S,
-    kept: Sequence[str] = (),
+    kept: Sequence[str] = (), *, is_of_all: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Ask all processes that share the map: each knows what it has, and refuses what it has not.
 
@@ -202,6 +222,7 @@ def _ask_all(
         body: With what.
         timeout_s: How long each may take.
         kept: What the first answers is asked of the others as well.
+        is_of_all: What one refuses that has something of it is missing, though others have done their part.
     """
     answers: list[dict[str, Any]] = []
     errors: list[KuvaszError] = []
@@ -214,23 +235,41 @@ def _ask_all(
             if len(places) == 1:
                 raise
             errors.append(error)
-    silent = [error for error in errors if not isinstance(error, Refused) or isinstance(error, ForeignServer)]
+    others = (NotFound,) if is_of_all else (Refused,)  # each has its own, and nothing of theirs
+    silent = [error for error in errors if not isinstance(error, others) or isinstance(error, ForeignServer)]
     if not answers:
         raise (silent or errors)[0]
     return united(answers, [error.message for error in silent])
 
 
+def _with_silent(answer: dict[str, Any], told: Iterable[str]) -> dict[str, Any]:
+    """Return an answer with what else is missing in it, if anything is."""
+    silent = list(dict.fromkeys((*answer.get("silent", ()), *told)))
+    return answer | ({"silent": silent} if silent else {})
+
+
+def _is_shared(config: Config) -> bool:
+    """Whether several processes share the map, or may: each has some of it."""
+    is_asked = config.server.address is not None and config.server.host is not None
+    return is_asked and any(one.node for one in state_of(config).address.all())
+
+
+def _shared_sources(config: Config) -> Sequence[Source]:
+    """Return the sources of a map that processes share: one that none of them has is with nobody, or on its way."""
+    return config_sources.resolve(config) if _is_shared(config) else ()
+
+
 def publish(
     config: Config, *, table: str | None, branch: str | None, cut: str | None, is_trial: bool, is_forced: bool
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Have the running kuvasz publish tables; see `kuvasz.verbs.lake.publish`.
+    """Have the running kuvasz publish tables, each process those that it has; see `kuvasz.verbs.lake.publish`.
 
     Raises:
         ConfigError, NotRunning, ForeignServer, Refused: See `command`.
     """
     given = {"table": table, "branch": branch, "cut": cut, "dry_run": is_trial, "force": is_forced, "by": _person()}
-    answer = _ask(config, "/api/publish", {one: value for one, value in given.items() if value is not None},
-                  timeout_s=_DAY_S)  # fmt: skip
+    answer = _ask_all(config, "/api/publish", {one: value for one, value in given.items() if value is not None},
+                      timeout_s=_DAY_S, is_of_all=True)  # fmt: skip
     found: list[dict[str, Any]] = answer["tables"]
     return found
 
@@ -366,7 +405,8 @@ def _where(config: Config) -> tuple[str, str | None]:
 def _refusal(error: urllib.error.HTTPError) -> Refused:
     try:
         answer = dict(json.load(error))
-        return (BusyMap if answer.get("code") == MAP_BUSY else Refused)(answer["error"], hint=answer["hint"])
+        kind = NotFound if error.code == http.HTTPStatus.NOT_FOUND else Refused
+        return (BusyMap if answer.get("code") == MAP_BUSY else kind)(answer["error"], hint=answer["hint"])
     except (ValueError, KeyError, TypeError):
         return Refused(f"kuvasz answers {error.code} {error.reason}")
 

@@ -67,11 +67,12 @@ class WaitingReport:
     tables: tuple[Standing, ...]
     seconds: float  #: that were waited
     is_stuck: bool = False  #: a table does not come without a person
+    silent: tuple[str, ...] = ()  #: why nobody knows of all that is waited for
 
     @property
     def is_reached(self) -> bool:
         """Whether the lake shows the moment."""
-        return bool(self.tables) and all(one.is_there for one in self.tables)
+        return bool(self.tables) and not self.silent and all(one.is_there for one in self.tables)
 
 
 def run(
@@ -140,6 +141,7 @@ class WaitingLooks:
         self._timeout_s = _duration(timeout)
         self._begun = time.monotonic()
         self._moment: Moment | None = None
+        self._concerned: frozenset[str] = frozenset()  #: names of the sources that are waited for
         self._stuck = 0  #: looks in a row that showed a table that does not come
         self._sids = {source.name: source.sid for source in config_sources.resolve(config)}
 
@@ -155,6 +157,7 @@ class WaitingLooks:
             message = f"the running kuvasz, {answer['version']}, does not say how far its tables are valid"
             raise remote.Refused(message, hint="it is older than this one: start it anew")
         concerned = _concerned(self._config, self._selection, answer)
+        self._concerned = frozenset(source.name for source in concerned)
         self._moment = _moment(concerned, self._through, self._lsns)
         self._begun = time.monotonic()
 
@@ -166,9 +169,11 @@ class WaitingLooks:
             asked_at: When it was asked.
         """
         assert self._moment is not None
+        there = {one["source"] for one in answer["sources"]}
+        is_all = all(name in there or not self._moment.concerns(name) for name in self._concerned)
         outcome = WaitingReport(
             moment=self._moment, tables=_standings(answer, self._selection, self._moment, self._sids),
-            seconds=time.monotonic() - self._begun,
+            seconds=time.monotonic() - self._begun, silent=() if is_all else tuple(answer.get("silent", ())),
         )  # fmt: skip
         self._stuck = self._stuck + 1 if any(one.is_stuck for one in outcome.tables) else 0
         if outcome.is_reached or self.is_over(asked_at) or self._stuck == _LOOKS_TO_GIVE_UP:
@@ -308,6 +313,7 @@ def as_json(outcome: WaitingReport) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "through": None if moment.through is None else moments.text_of(moment.through),
         "lsns": {name: lsn.render(at) for name, at in moment.lsns.items()},
+        "silent": list(outcome.silent),
         "tables": [
             dataclasses.asdict(one)
             | {
@@ -327,7 +333,7 @@ def render(outcome: WaitingReport) -> str:
         return (
             f"reached after {outcome.seconds:.1f} s: {count} {'table shows' if count == 1 else 'tables show'} {what}"
         )
-    if not outcome.tables:
+    if not outcome.tables and not outcome.silent:
         return f"not reached after {outcome.seconds:.1f} s: the running kuvasz has no such table yet"
     missing = [one for one in outcome.tables if not one.is_there]
     ended = "does not come without you" if outcome.is_stuck else "not reached"
@@ -337,6 +343,7 @@ def render(outcome: WaitingReport) -> str:
     for one in missing:
         parts.append(f"{place_of(one.source, one.target)}: {one.why}")
         parts += [f"hint: {one.hint}"] if one.hint else []
+    parts += [f"not all is known: {told}" for told in outcome.silent]
     return text.lines(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
 import urllib.parse
 from collections.abc import Callable, Sequence
@@ -55,9 +56,10 @@ class AddressDocument(StoredAddress):
         with contextlib.suppress(StateError):
             documents, own = self._documents.all(), self._node()
             living = sorted(self._lease.living_appliers(), key=lambda node: (node != own, node))
-            shared = [_address(documents.get(f"{_NAME}/{node}")) for node in living]
-            if any(shared):
-                return [found or ServerAddress(url="", token="") for found in shared]
+            shared = {node: _address(documents.get(f"{_NAME}/{node}")) for node in living}
+            if any(shared.values()):
+                unknown = ServerAddress(url="", token="")
+                return [dataclasses.replace(found or unknown, node=node) for node, found in shared.items()]
             return [found for found in [_address(documents.get(_NAME))] if found is not None]
         return []
 

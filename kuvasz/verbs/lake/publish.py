@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.admin.branches.chosen import chosen, tag_of
 from kuvasz.admin.branches.publish_request import as_json
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, LakeError, place_of
 from kuvasz.lake.iceberg import branches
 from kuvasz.verbs import remote, text
 
@@ -48,7 +48,9 @@ def run(
     mapped = config_sources.resolve(config)
     targets = chosen(mapped, table, branch)
     try:
-        return remote.publish(config, table=table, branch=branch, cut=cut, is_trial=is_trial, is_forced=is_forced)
+        found = remote.publish(config, table=table, branch=branch, cut=cut, is_trial=is_trial, is_forced=is_forced)
+        there = {one["target"] for one in found}
+        return [*found, *(_absent(target) for target in targets if target not in there)]
     except (remote.NotRunning, remote.ForeignServer, ConfigError):
         # Nobody runs, or it cannot be asked: Iceberg fences two writers.
         fed = {target: _sources_of(mapped, target) for target in targets}
@@ -59,6 +61,15 @@ def run(
         as_json(target, outcome[1] if isinstance(outcome, tuple) else outcome)
         for target, outcome in zip(targets, outcomes, strict=True)
     ]
+
+
+def _absent(target: str) -> dict[str, Any]:
+    """Return what is told of a table of the map that nobody has published."""
+    error = LakeError(
+        f"{place_of(table=target)}: no running kuvasz that answers has it just now",
+        hint="`kuvasz status` says who does not answer; where the map was changed since, `kuvasz reload` it first",
+    )
+    return as_json(target, error)
 
 
 def _sources_of(mapped: Iterable[Source], target: str) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,14 +56,20 @@ class Server(http.server.ThreadingHTTPServer):
         return f"127.0.0.1:{self.server_port}"
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
     with Server() as made:
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield made
         made.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as made:
+        yield made
 
 
 def config_of(folder: Path, address: str | None) -> Config:
@@ -93,6 +101,66 @@ def test_commands_bring_the_token_who_gives_them_and_what_was_given_alone(
         ("POST", "/api/pause", "Bearer geheim", {"table": "items", "by": "ann@laptop"}),
         ("POST", "/api/maintain", "Bearer geheim", {"targets": ["shop.items"], "full": True}),
     ]
+
+
+class Cluster:
+    """Two processes that share a map with two groups of databases, and what each of them answers."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, one: Server, two: Server) -> None:
+        self.one, self.two = one, two
+        databases = [
+            {"database": name, "urls": [{"url": f"postgresql:///{name}"}], "tables": {f"{name}_items": None}}
+            for name in ("shop", "crm")
+        ]
+        file = folder / "map.yaml"
+        file.write_text(json.dumps({"pipeline": {"state": str(folder / "state")}, "databases": databases}))
+        self.config = load(file, {}).config
+        places = [ServerAddress(url=f"http://{of.address}", token="t", node=of.address) for of in (one, two)]
+        state = SimpleNamespace(address=SimpleNamespace(all=lambda: places, find=lambda: places[0]))
+        monkeypatch.setattr(remote, "state_of", lambda _: state)
+
+    def answer(self, one: object, two: object, codes: tuple[int, int] = (200, 200)) -> None:
+        self.one.answer, self.two.answer = (codes[0], json.dumps(one)), (codes[1], json.dumps(two))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> Iterator[Cluster]:
+    with serving() as other:
+        yield Cluster(tmp_path, monkeypatch, server, other)
+
+
+def test_a_group_that_none_of_several_has_just_now_is_missing(cluster: Cluster) -> None:
+    """It changes hands, say: who looks at what is there alone would take the rest for well."""
+    cluster.answer({"sources": [{"source": "shop"}]}, {"sources": [{"source": "crm"}]})
+    assert "silent" not in remote.status(cluster.config)
+    cluster.answer({"sources": [{"source": "shop"}]}, {"sources": []})
+    assert remote.status(cluster.config)["silent"] == ["none of the processes that answer has source crm just now"]
+    cluster.answer({"tables": [{"source": "shop"}], "sources": [{"source": "shop"}]}, {"sources": []})
+    answer = remote.command(cluster.config, "pause", table="items", sid=None)
+    assert answer["silent"] == ["none of the processes that answer has source crm just now"]
+
+
+def test_a_cut_that_one_of_several_refuses_says_what_is_not_in_it(cluster: Cluster) -> None:
+    made = {"name": "x", "tag": "cut_x", "lsns": {"shop": "0/1"}, "snapshots": {"shop.items": 1}}
+    none = {"error": "the map has no database", "hint": None}
+    cluster.answer(made, made | {"lsns": {"crm": "0/2"}})
+    assert "silent" not in remote.cut(cluster.config, name="x", database=None, keep=None)
+    cluster.answer(made, {"error": "source crm, table items: it is copying", "hint": None}, (200, 409))
+    told = ["source crm, table items: it is copying", "source crm: it is not in this cut"]
+    assert remote.cut(cluster.config, name="x", database=None, keep=None)["silent"] == told
+    cluster.answer(made, none, (200, 404))
+    assert "silent" not in remote.cut(cluster.config, name="x", database="shop", keep=None)
+    answer = remote.cut(cluster.config, name="x", database=None, keep=None)
+    assert answer["silent"] == ["source crm: it is not in this cut"], "it changes hands"
+    assert remote.cut_lines(answer).splitlines()[-1] == "  not all of it: source crm: it is not in this cut"
+
+
+def test_each_of_several_publishes_what_it_has(cluster: Cluster) -> None:
+    cluster.answer({"tables": [{"target": "shop.items"}]}, {"error": "no such table", "hint": None}, (200, 404))
+    nothing = {"table": None, "branch": None, "cut": None, "is_trial": False, "is_forced": False}
+    assert remote.publish(cluster.config, **nothing) == [{"target": "shop.items"}]
+    cluster.answer({"tables": [{"target": "shop.items"}]}, {"tables": [{"target": "crm.items"}]})
+    assert remote.publish(cluster.config, **nothing) == [{"target": "shop.items"}, {"target": "crm.items"}]
 
 
 def test_who_only_looks_needs_no_token(tmp_path: Path, server: Server) -> None:

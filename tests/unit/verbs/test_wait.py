@@ -39,6 +39,7 @@ class World:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.clock = 0.0
         self.answers: list[Any] = []
+        self.facts: dict[str, Any] = {}
         self.looks = 0
         patch.setattr(remote, "status", self._status)
         patch.setattr(wait, "time", SimpleNamespace(monotonic=lambda: self.clock, sleep=self._sleep))
@@ -52,7 +53,7 @@ class World:
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return {"version": "0.1", "sources": answer}
+        return {"version": "0.1", "sources": answer} | self.facts
 
 
 @pytest.fixture
@@ -87,6 +88,22 @@ def test_it_looks_until_it_is_there(world: World, config: Config) -> None:
     outcome = wait.run(config, lsns=["eu:0/500"], table="items")
     assert (wait.exit_code(outcome), world.looks) == (0, 4)
     assert wait.render(outcome) == "reached after 1.0 s: 1 table shows everything before shop_eu:0/500"
+
+
+def test_what_is_with_nobody_is_not_there(world: World, config: Config) -> None:
+    """Of several processes one is silent, or a group is just changing hands: the others' tables are not all."""
+    world.answers, world.facts = [[source("eu", table(), table("orders"))]], {"silent": ["nobody has shop_us"]}
+    outcome = wait.run(config, through="1970-01-01 10:00", timeout="2s")
+    assert (wait.exit_code(outcome), outcome.is_reached, world.clock) == (1, False, 2.0)
+    assert wait.render(outcome).splitlines() == [
+        "not reached, after 2.0 s: everything through 1970-01-01 10:00:00.000+00:00; 0 of 2 tables are behind",
+        "not all is known: nobody has shop_us",
+    ]
+    assert wait.as_json(outcome)["silent"] == ["nobody has shop_us"]
+    only = wait.run(config, through="1970-01-01 10:00", sid="eu", timeout="0")
+    assert (only.is_reached, wait.as_json(only)["silent"]) == (True, []), "what is waited for is there"
+    world.answers = [GOOD]
+    assert wait.run(config, through="1970-01-01 10:00", timeout="0").is_reached
 
 
 def test_without_a_moment_it_is_where_the_wal_of_each_source_ends(world: World, config: Config) -> None:

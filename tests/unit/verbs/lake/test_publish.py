@@ -29,9 +29,19 @@ def run() -> list[dict[str, Any]]:
 
 def test_the_running_kuvasz_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(remote, "publish", lambda _, **given: asked.append(given) or [DONE])
-    assert run() == [DONE]
+    gone = {"target": "shop.others", "error": "nobody who answers has it just now", "hint": "see"}
+    monkeypatch.setattr(remote, "publish", lambda _, **given: asked.append(given) or [DONE, gone])
+    assert run() == [DONE, gone]
     assert asked == [{"table": None, "branch": None, "cut": "a", "is_trial": True, "is_forced": False}]
+
+
+def test_what_nobody_who_answers_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that changes hands, or one of several processes that is silent; or a map that was not reloaded."""
+    monkeypatch.setattr(remote, "publish", lambda *_, **__: [DONE])
+    found = run()
+    assert [one["target"] for one in found] == ["shop.items", "shop.others"]
+    assert found[1]["error"] == "table shop.others: no running kuvasz that answers has it just now"
+    assert publish.exit_code(found) == 1
 
 
 def test_without_one_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
