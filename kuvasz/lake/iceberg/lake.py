@@ -138,8 +138,9 @@ class IcebergLake(Lake):
         found = []
         for table in self._tables.all():
             try:
-                if table.era.error is None:
-                    table.look()
+                with self._tables.having(table) as is_there:
+                    if is_there and table.era.error is None:
+                        table.look()
             except (LakeRewound, TableGone) as error:
                 found.append(Failure(target=table.name, error=error))
             except KuvaszError as error:  # the next round tries again, or a commit says so

@@ -20,7 +20,7 @@ from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import TableType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kuvasz.config.model import Config
     from kuvasz.lake.about.tables import AboutTable
@@ -232,8 +232,14 @@ class Tables:
             raise TableStuck(error.message, hint=error.hint) from error
 
     def read_index_ahead(self, table: LakeTable) -> None:
-        """Open a table's index beside, ahead of its first changes."""
-        self._engine.pool.submit(read_index, table)
+        """Open a table's index beside, ahead of its first changes; not if it was let go of by then."""
+
+        def read() -> None:
+            with self.having(table) as is_there:
+                if is_there:
+                    read_index(table)
+
+        self._engine.pool.submit(read)
 
     # Positions
 
@@ -279,15 +285,25 @@ class Tables:
                 raise error
             table.forget_position(source, to_repair=to_repair, is_gone=is_gone, gap_lsn=gap_lsn)
 
+    @contextlib.contextmanager
+    def having(self, table: LakeTable) -> Iterator[bool]:
+        """Yield whether a table is loaded still, which it is for as long as the body runs: then nobody else has it.
+
+        Raises:
+            TableStuck: Whoever has its lock waits for catalog or store.
+        """
+        with table.lock:
+            yield self.loaded.get(table.name) is table
+
     def let_go(self, name: str) -> None:
         """Forget a table: its index is saved, and it is loaded anew when it comes back."""
         with self._loading(name):
             table = self.loaded.pop(name, None)
             self._missing.pop(name, None)
-            self._witness.let_go(name)
             if table is not None:
                 with contextlib.suppress(TableStuck):
                     table.close()
+            self._witness.let_go(name)  # last: whoever was looking at the table has asked it
 
     def close(self) -> None:
         """Save their indexes; threads that are not cut off may load tables meanwhile, and they are not waited for."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +39,27 @@ def test_a_catalog_that_does_not_answer_a_patrol_is_asked_by_the_next(world: Loc
     world.catalog.is_down = True
     assert world.lake.patrol() == []
     world.catalog.is_down = False
+
+
+def test_nobody_looks_at_a_table_that_was_let_go_of_meanwhile(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has it: what that one brings between two questions looks as if someone had set it back."""
+    mine = world.lake
+    first, second = mine._tables[OTHER], mine._tables[TARGET]
+    monkeypatch.setattr(mine._tables, "all", lambda: [first, second])
+    monkeypatch.setattr(first, "look", lambda: mine.let_go(TARGET))
+    brought = {"eu": world.position("eu") + 1000}
+    monkeypatch.setattr(second.past, "_witness", SimpleNamespace(known=lambda _: brought, given_up=lambda _: {}))
+    ahead: list[Callable[[], object]] = []
+    pool = SimpleNamespace(submit=lambda *given: ahead.append(functools.partial(*given)))
+    with monkeypatch.context() as patch:
+        patch.setattr(mine.engine, "pool", pool)
+        mine._tables.read_index_ahead(second)
+    assert mine.patrol() == []
+    ahead[0]()
+    assert not [name for name in world.stored().now.properties if name.startswith("kuvasz.rewound")]
+    assert not second.index.is_open
 
 
 def test_a_table_that_failed_is_not_patrolled(world: LocalWorld) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -191,6 +192,17 @@ class Closing:
     def close(self) -> None:
         self.is_closed = True
         self.loaded[f"shop.t{len(self.loaded)}"] = self
+
+
+def test_what_a_look_under_way_was_told_of_a_table_is_let_go_of_with_it() -> None:
+    """Another process may know more of it when it comes back."""
+    told: list[str] = []
+    nobody: Any = None
+    witness: Any = SimpleNamespace(known=lambda name: told.append("known"), let_go=lambda name: told.append("let go"))
+    tables = Tables(nobody, nobody, witness)
+    tables.loaded[TARGET] = SimpleNamespace(close=lambda: witness.known(TARGET))  # type: ignore[assignment]
+    tables.let_go(TARGET)
+    assert told == ["known", "let go"]
 
 
 def test_tables_are_closed_while_others_are_loaded() -> None:
