@@ -57,7 +57,6 @@ ELSEWHERE = {
     "verbs/lake/rejects.py": "integration/test_rejects.py",
     "lake/erasure/erasure.py": "integration/test_erase.py",
     "lake/erasure/table_erasure.py": "integration/test_erase.py",
-    "lake/iceberg/tags.py": "integration/test_cuts.py",
     "source/check/slot_age.py": "integration/test_initial.py",
     "sync/tables/earlier_start.py": "integration/test_initial.py",
     "source/row_lookup.py": "integration/test_trace.py",

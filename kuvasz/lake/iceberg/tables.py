@@ -91,6 +91,14 @@ class Tables:
         """Return all that are loaded."""
         return list(self.loaded.values())
 
+    def found(self, name: str) -> IcebergTable | None:
+        """Return a table as the catalog has it, whoever has it loaded; None: there is none.
+
+        Raises:
+            LakeError: The catalog failed.
+        """
+        return self._engine.catalog.load(name)
+
     # To load
 
     def _loading(self, name: str) -> threading.RLock:
@@ -262,7 +270,7 @@ class Tables:
 
     def stored(self, name: str) -> Mapping[str, SourcePosition]:
         """Return the same as the catalog has it."""
-        return _positions(self._engine.catalog.load(name))
+        return _positions(self.found(name))
 
     def forget_position(
         self, name: str, source: str, *, to_repair: bool, is_gone: bool, gap_lsn: int | None = None
