@@ -200,11 +200,12 @@ class Verification:
         if table is None:
             return dataclasses.replace(report, skipped="the lake has no such table yet")
         look(table)
-        if name not in table.positions:
+        if name not in table.positions and table.notes.published(name) is None:  # else the rows of before are there
             return dataclasses.replace(report, skipped="it was not copied yet")
         if table.notes.skipped(name):
             return dataclasses.replace(report, skipped=_LEFT_OUT.format(resync=resync_of(table.name)))
         self._check_follows(spec, table, why_not)
+        _position(table, self._source, spec)
         if self._gave_up is not None:
             raise self._gave_up
         versions = self._lake.table(target) if self._is_fixing and target.type is TableType.HISTORY else None

@@ -229,7 +229,21 @@ def copied(parked: str | None = None) -> Any:
 
 def test_a_table_that_was_never_copied_is_passed_over(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert verify(scene, None, monkeypatch).skipped == "the lake has no such table yet"
-    assert verify(scene, SimpleNamespace(positions={}), monkeypatch).skipped == "it was not copied yet"
+    assert verify(scene, lacking(published=None), monkeypatch).skipped == "it was not copied yet"
+
+
+def lacking(published: str | None) -> Any:
+    notes = SimpleNamespace(published=lambda _: published, skipped=lambda _: False, parked=lambda _: None)
+    return SimpleNamespace(positions={}, notes=notes)
+
+
+def test_one_whose_rows_are_those_of_before_is_not_passed_over(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stream was lost, say, and it waits to be copied or compared: readers see what it had."""
+    found = verify(scene, lacking(published=""), monkeypatch)
+    assert (found.skipped, found.error) == ("", "source shop, table public.items: it is copied again")
+    assert found.error_code == TableError("").exit_code
+    told = verify(scene, lacking(published=""), monkeypatch, "it is copying").error
+    assert told == "source shop, table public.items: it does not follow its source: it is copying"
 
 
 def test_one_of_which_nobody_can_tell_how_far_it_is_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
