@@ -279,6 +279,7 @@ class Verification:
                 has_only_inserts=keyless.has_only_inserts(seen), names=names,
                 strange=functools.partial(compare, (), without={entry.number for entry in table.index.files}),
                 oid=seen.relation.oid, has_kept=seen.kind is TableKind.PARTITIONED and is_keeping(spec),
+                rule=table.notes.rule(self._source.name_of(spec)),
             )  # fmt: skip
             done = self._compared(stack, one, keys)
             if keys is None and table.target.type is TableType.HISTORY:
@@ -415,6 +416,7 @@ class Verification:
             for _ in range(_COMMITS):
                 look(table)
                 _position(table, self._source, one.spec)
+                one.check_rule(self._source)
                 one.catch_up(self._url(), moved, window)
                 with contextlib.suppress(ForeignChange):
                     mended = self._commit(one, done, _unmoved(done, moved, table), fetched).mended
@@ -462,6 +464,7 @@ class _Compared:
     strange: Callable[[], Comparison]  #: see `kuvasz.verify.standing`
     oid: int  #: of the source table
     has_kept: bool  #: see `_SnapshotRound`
+    rule: str | None  #: of the map, by which the rows are made that were compared
 
     def catch_up(self, url: str, moved: KeyHistory, window: Window) -> None:
         """Have the stream told as far as the lake may be with it by now.
@@ -472,6 +475,18 @@ class _Compared:
         with contextlib.closing(conninfo.connect(self.taken.pinned(conninfo.conninfo(url)))) as connection:
             end = introspect.wal_end(connection)
         _take(moved, window, 0, end)
+
+    def check_rule(self, source: Source) -> None:
+        """Refuse to mend rows that the map of a running kuvasz makes otherwise by now: masked, say.
+
+        Raises:
+            TableError: Another map makes them.
+        """
+        if self.table.notes.rule(source.name_of(self.spec)) != self.rule:
+            message = (
+                f"{place_of(source.name, self.spec.table)}: its rows are made by another map since it was compared"
+            )
+            raise TableError(message, hint="verify again, with that map")
 
     def check_names(self, url: str) -> None:
         """Make sure that what was read of the source is what its snapshot shows.

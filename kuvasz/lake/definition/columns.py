@@ -215,15 +215,17 @@ class Columns:
             raise SchemaError(message, hint=f"{resync} ends their versions and begins new ones")
 
     def check(self, feed: Feed, relation: Relation) -> None:
-        """Refuse a source table that changed in a way that this table has not followed yet.
+        """Refuse a source table that changed in a way that this table has not followed yet, or another rule of a map.
 
         Raises:
-            SchemaError: The source table changed in such a way.
+            SchemaError: The source table changed in such a way, or the rows are made by another rule than the map's.
         """
-        planned, _, _ = self._plan_for(self.shapes.target_of(feed.source), feed, relation)
+        target = self.shapes.target_of(feed.source)
+        planned, relation, _ = self._plan_for(target, feed, relation)
         if planned.is_change or planned.steps or planned.why_copy:
             what = "; ".join(planned.told) or planned.why_copy or "the lake lacks some of its columns"
             raise SchemaError(f"{feed.place}: {what}", hint="let kuvasz run until it has followed, then compare")
+        self._rules.check(target, feed, rule.numbered(target, relation, planned.reads.values()))
 
     def _plan_for(self, target: Target, feed: Feed, relation: Relation) -> tuple[Evolution, Relation, bool]:
         """Return what is to be done for a source table, its relation as it counts, and whether to remember it."""

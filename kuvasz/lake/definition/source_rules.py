@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kuvasz.errors import SchemaError
 from kuvasz.lake.format import gaps, rule
 from kuvasz.model import TableType
 
@@ -51,6 +52,22 @@ class SourceRules:
         self._now[feed.source] = now = rule.of(target, numbers)
         is_there = self._keeps_rows(target, feed.source)
         return rule.why_copy(self.noted(feed.source), now, target, feed) if is_there else ""
+
+    def check(self, target: Target, feed: Feed, numbers: Mapping[str, int]) -> None:
+        """Refuse a map by whose rule a source's rows are not made: they would differ by that alone.
+
+        Args:
+            target: As the map has it.
+            feed: The source table.
+            numbers: As `rule.of`.
+
+        Raises:
+            SchemaError: They are made by another one.
+        """
+        noted = self.noted(feed.source)
+        if noted is not None and (found := rule.others(noted, rule.of(target, numbers))):
+            hint = "go by the map that kuvasz runs with; if it has yet to follow this one, let it do so, then compare"
+            raise SchemaError(f"{feed.place}: {rule.told(found)}", hint=hint)
 
     def remember(self, target: Target, source: str) -> None:
         """Note that what comes of a source from here on is made by the map's rule, whatever was there before."""

@@ -137,7 +137,7 @@ def why_copy(noted: str | None, now: str, target: Target, feed: Feed) -> str:
     found = () if noted is None else others(noted, now)
     if not found:
         return ""
-    why = _told(found)
+    why = told(found)
     if target.type is TableType.CLONE:
         return why
     resync = resync_of(target.name)
@@ -150,11 +150,12 @@ def why_copy(noted: str | None, now: str, target: Target, feed: Feed) -> str:
     raise OtherRule(f"{feed.place}: {why}", hint=f"{hint} place of all rows it has; or change the map back")
 
 
-def _told(options: tuple[str, ...]) -> str:
+def told(options: tuple[str, ...]) -> str:
+    """Say that the map has other options than those that rows were made by."""
     named = " and ".join(f"`{name}`" for name in options)
     is_one = len(options) == 1
     than = "is another one than the one" if is_one else "are other ones than those"
     return f"{named} of the map {than} that its rows were made by"
 
 
-__all__ = ["PREFIX", "digest", "numbered", "of", "others", "tokens", "why_copy"]
+__all__ = ["PREFIX", "digest", "numbered", "of", "others", "tokens", "told", "why_copy"]

@@ -112,6 +112,10 @@ class Notes:
         """Whether the table lacks what a source's had when it was taken in."""
         return bool(self._table.property_of(SKIPPED_PREFIX + source))
 
+    def rule(self, source: str) -> str | None:
+        """Return by which rule of the map a source's rows were made, see `kuvasz.lake.format.rule`; None: unknown."""
+        return self._table.property_of(rule.PREFIX + source)
+
     def begin(self, changeset: Changeset, source: str, position: SourcePosition) -> None:
         """Have the commit of a copy or a repair say whether it left out the rows that there were."""
         if position.is_skip:

@@ -41,6 +41,22 @@ def test_a_new_column_comes_with_what_is_remembered_of_it(world: World) -> None:
     assert [one.name for one in after.bindings] == [*(one.name for one in before.bindings), "size"]
 
 
+def test_rows_are_compared_by_the_map_alone_that_they_were_made_by(world: World) -> None:
+    masked = dataclasses.replace(TARGET, mask={"name": "redact"})
+    world.columns.check(feed(), world.source.catalog())
+    world.columns.shapes.go_by("eu", masked)
+    with pytest.raises(SchemaError, match=r"^source eu, table public\.items: `mask` of the map is another one than"):
+        world.columns.check(feed(), world.source.catalog())
+    world.evolve(mask={"name": "redact"})
+    world.iceberg.properties |= world.columns.made_by("eu")  # as the copy that this asks for has it
+    world.columns.check(feed(), world.source.catalog())
+    world.columns.shapes.go_by("eu", TARGET)
+    with pytest.raises(SchemaError, match="`mask` of the map"):
+        world.columns.check(feed(), world.source.catalog())
+    del world.iceberg.properties[rule.PREFIX + "eu"]
+    world.columns.check(feed(), world.source.catalog())
+
+
 def test_a_table_that_is_to_keep_deleted_rows_gets_a_column_for_when_once(world: World) -> None:
     world.iceberg.commits.clear()
     world.evolve(is_soft=True)
