@@ -75,9 +75,19 @@ class IcebergMaintenance(Maintenance):
         """See `kuvasz.ports.Maintenance.run`."""
         table = self._tables.get(target)
         if table is None or self.maintainer is None:
-            message = f"{place_of(table=target)}: it is not loaded, so its files cannot be looked after"
-            raise LakeError(message, hint="see `kuvasz status`: it has not begun yet, or is in error")
-        return self.maintainer.run(table, full=full)
+            raise _not_loaded(target)
+
+        def refuse() -> None:
+            if self._tables.get(target) is not table:
+                raise _not_loaded(target)
+
+        return self.maintainer.run(table, full=full, refuse=refuse)
+
+
+def _not_loaded(target: str) -> LakeError:
+    message = f"{place_of(table=target)}: it is not loaded, so its files cannot be looked after"
+    hint = "see `kuvasz status`: it has not begun yet, is in error, or another process has it"
+    return LakeError(message, hint=hint)
 
 
 __all__ = ["IcebergMaintenance"]

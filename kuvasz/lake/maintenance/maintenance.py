@@ -105,13 +105,21 @@ class Maintainer:
         """Return what is known of each table that was looked at."""
         return {name: seen.upkeep for name, seen in list(self._seen.items()) if seen.upkeep is not None}
 
-    def run(self, table: LakeTable, *, full: bool) -> Upkeep:
+    def run(
+        self, table: LakeTable, *, full: bool, refuse: Callable[[], None] = lambda: None
+    ) -> Upkeep:  # fmt: skip
         """Look at a table now, whatever it costs.
+
+        Args:
+            table: The table.
+            full: See `kuvasz.ports.Maintenance.run`.
+            refuse: Called when it is its turn; whatever it raises ends it.
 
         Raises:
             KuvaszError: It could not be done.
         """
         with self._turn:
+            refuse()
             seen = self._seen.setdefault(table.name, _Seen())
             passes = _FULL_PASSES if full else 1
             while True:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from kuvasz.errors import LakeError
@@ -33,6 +36,30 @@ def test_a_table_that_is_not_loaded_cannot_be_looked_after(local_world: LocalWor
     with pytest.raises(LakeError) as caught:
         (lake.maintenance if is_started else idle).run(TARGET, full=False)
     assert caught.value.message == f"table {TARGET}: it is not loaded, so its files cannot be looked after"
+
+
+def test_one_that_is_let_go_of_before_its_turn_is_left_to_who_has_it(local_world: LocalWorld) -> None:
+    local_world.prepare("eu")
+    lake, table, failed = local_world.lake, local_world.loaded(), list[LakeError]()
+    maintainer = lake.maintenance.maintainer
+    assert maintainer is not None
+
+    def ask() -> None:
+        try:
+            lake.maintenance.run(TARGET, full=True)
+        except LakeError as error:
+            failed.append(error)
+
+    with maintainer.without("shop.others"):  # something else is done meanwhile
+        waiting = threading.Thread(target=ask)
+        waiting.start()
+        time.sleep(0.1)
+        lake._tables.let_go(TARGET)
+    waiting.join(30)
+    (error,) = failed
+    assert error.message == f"table {TARGET}: it is not loaded, so its files cannot be looked after"
+    assert not table.index.is_open
+    assert lake.maintenance.upkeep() == {}
 
 
 def test_a_table_is_looked_after_when_it_is_asked_for_and_shown_then(local_world: LocalWorld) -> None:
