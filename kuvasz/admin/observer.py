@@ -84,9 +84,11 @@ class Snapshot:
     def durable_lsn(self, source: SourceView, table: TableState) -> int | None:
         """Return the LSN before which a table has everything of its source.
 
-        None while nobody can say so: it is copied, catches up, is paused or in error, or changes of it are parked.
+        None while nobody can say so: it is copied, catches up, is paused or in error, or changes of it are parked; or
+        its source lost its stream, and LSNs may be those of another past by now.
         """
         is_whole = table.state is State.STREAMING and (table.target, table.source) not in self.view.parked
+        is_whole = is_whole and source.state != "error"
         routed_by = self.view.routed_by.get(table.target, table.target)
         worker = _worker_of(routed_by, self.view.workers, self.view.own_workers)
         found = source.durable.through(table.key, worker) if is_whole else 0
@@ -161,7 +163,7 @@ class Observer:
         for source in view.sources:
             freshness, validity = self._freshness[source.name], self._validity[source.name]
             slot, commit_us = self._watch.facts.get(source.name), self._new_commit_us(source)
-            if slot is not None:
+            if slot is not None and source.state == "streaming":  # else another past of it may be what answers
                 freshness.mark(slot.wal_end, slot.asked_at)
                 if slot.clock is not None:
                     validity.mark(slot.clock.insert_lsn, slot.clock.at)

@@ -137,6 +137,7 @@ class WaitingLooks:
         self._config = config
         self._through = through
         self._lsns = lsns
+        self._is_end_of_wal = through is None and not lsns
         self._selection = Selection(table=table, sid=sid)
         self._timeout_s = _duration(timeout)
         self._begun = time.monotonic()
@@ -172,7 +173,8 @@ class WaitingLooks:
         there = {one["source"] for one in answer["sources"]}
         is_all = all(name in there or not self._moment.concerns(name) for name in self._concerned)
         outcome = WaitingReport(
-            moment=self._moment, tables=_standings(answer, self._selection, self._moment, self._sids),
+            moment=self._moment,
+            tables=_standings(answer, self._selection, self._moment, self._sids, is_end_of_wal=self._is_end_of_wal),
             seconds=time.monotonic() - self._begun, silent=() if is_all else tuple(answer.get("silent", ())),
         )  # fmt: skip
         self._stuck = self._stuck + 1 if any(one.is_stuck for one in outcome.tables) else 0
@@ -240,10 +242,21 @@ def _duration(given: str) -> float:
 
 
 def _standings(
-    answer: Mapping[str, Any], selection: Selection, moment: Moment, sids: Mapping[str, str | None]
-) -> tuple[Standing, ...]:
+    answer: Mapping[str, Any], selection: Selection, moment: Moment, sids: Mapping[str, str | None], *,
+    is_end_of_wal: bool,
+) -> tuple[Standing, ...]:  # fmt: skip
+    """Return how far the tables are that are meant.
+
+    Args:
+        answer: What a kuvasz says of itself.
+        selection: Which tables are meant.
+        moment: What is waited for.
+        sids: Source -> sid.
+        is_end_of_wal: It is where the WAL of each source ended when it was asked. Whoever answered may be another
+            server than the lake has rows of, until its stream goes on.
+    """
     return tuple(
-        _standing(source, table, moment)
+        _standing(source, table, moment, is_doubtful=is_end_of_wal and source["state"] != "streaming")
         for source in answer["sources"]
         if moment.concerns(source["source"])
         for table in source["tables"]
@@ -251,7 +264,9 @@ def _standings(
     )
 
 
-def _standing(source: Mapping[str, Any], table: Mapping[str, Any], moment: Moment) -> Standing:
+def _standing(
+    source: Mapping[str, Any], table: Mapping[str, Any], moment: Moment, *, is_doubtful: bool
+) -> Standing:  # fmt: skip
     durable_lsn = None if table["durable_lsn"] is None else lsn.parse(table["durable_lsn"])
     valid = table["valid_through"]
     valid_through = None if valid is None else datetime.datetime.fromisoformat(valid).timestamp()
@@ -264,7 +279,7 @@ def _standing(source: Mapping[str, Any], table: Mapping[str, Any], moment: Momen
         found = dataclasses.replace(found, is_there=behind_s == 0, behind_seconds=behind_s or None)
     else:
         behind = None if durable_lsn is None else max(0, moment.lsns[found.source] - durable_lsn)
-        found = dataclasses.replace(found, is_there=behind == 0, behind_bytes=behind or None)
+        found = dataclasses.replace(found, is_there=behind == 0 and not is_doubtful, behind_bytes=behind or None)
     return found if found.is_there else _explained(found, source, table)
 
 

@@ -118,6 +118,32 @@ def test_a_table_is_valid_through_what_it_has_whatever_holds_its_source(world: W
     assert valid_through(world.see(confirmable_lsn=0x500, durable=mine)) == NOW - 1
 
 
+@pytest.mark.parametrize("state", ["error", "waiting", "connecting", "starting"])
+def test_what_a_server_says_counts_only_while_its_stream_is_followed(world: World, state: str) -> None:
+    """It was restored from an older backup, and writes again: its LSNs are such that the lake had long ago."""
+    world.watch.facts = {"shop_eu": dataclasses.replace(SLOT, clock=Clock(at=NOW, insert_lsn=0x500))}
+    before = world.see(confirmable_lsn=0x500)
+    assert (valid_through(before), before.facts["shop_eu"].fresh_at) == (NOW - 1, SLOT.asked_at)
+    world.pass_s(600)
+    restored = Clock(at=NOW + 600, insert_lsn=0x400)
+    world.watch.facts = {"shop_eu": dataclasses.replace(SLOT, clock=restored, wal_end=0x400, asked_at=NOW + 600)}
+    seen = world.see(state=state, confirmable_lsn=0x500)
+    assert seen.facts["shop_eu"].fresh_at == SLOT.asked_at
+    assert seen.lag_seconds(seen.view.sources[0]) == NOW + 600 - SLOT.asked_at
+    assert valid_through(seen) == (None if state == "error" else NOW - 1)
+
+
+def test_of_tables_whose_source_waits_for_a_person_nobody_says_how_far_they_are(world: World) -> None:
+    seen = world.see(state="error", error="it was restored from a backup", confirmable_lsn=0x500)
+    assert seen.durable_lsn(seen.view.sources[0], seen.view.tables[0]) is None
+
+
+def test_of_a_source_whose_first_copies_are_made_there_is_no_lag(world: World) -> None:
+    """What may be confirmed begins where its slot does, and its server writes nothing meanwhile."""
+    seen = world.see(state="starting", epoch=0, received_lsn=0, confirmable_lsn=SLOT.wal_end)
+    assert seen.lag_seconds(seen.view.sources[0]) is None
+
+
 def test_of_a_source_that_was_never_asked_nothing_is_known(world: World) -> None:
     world.watch.facts = {}
     seen = world.see()

@@ -115,6 +115,21 @@ def test_without_a_moment_it_is_where_the_wal_of_each_source_ends(world: World, 
     assert (only.moment.lsns, only.is_reached) == ({"shop_eu": 0x500}, True)
 
 
+def test_where_the_wal_of_a_source_ends_that_does_not_stream_may_be_that_of_another_past(
+    world: World, config: Config
+) -> None:
+    """Its server was restored from a backup: its WAL ends before what the lake has, and nobody has noticed yet."""
+    away = {"state": "connecting"}
+    world.answers = [[source("eu", table(durable_lsn="0/900"), **away)]]
+    outcome = wait.run(config, sid="eu", table="items", timeout="0")
+    assert (wait.exit_code(outcome), [one.why for one in outcome.tables]) == (1, ["its source is connecting"])
+    given = wait.run(config, sid="eu", table="items", lsns=["eu:0/900"], timeout="0")
+    assert wait.exit_code(given) == 0, "what somebody gives is of a past that he knows"
+    lost = {"state": "error", "error": "shop_eu: it was restored\nhint: copy it again"}
+    world.answers = [[source("eu", table(durable_lsn=None, valid_through=None), **lost)]]
+    assert wait.exit_code(wait.run(config, sid="eu", table="items", through="1970-01-01 09:00")) == 5
+
+
 def test_when_the_time_is_up_it_says_what_is_behind_and_by_how_much(world: World, config: Config) -> None:
     world.answers = [[
         source("eu", table(), table("orders", valid_through="1970-01-01T09:58:58.500+00:00")),
