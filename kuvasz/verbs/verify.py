@@ -78,13 +78,15 @@ def reports(
 
 
 def _not_following(config: Config) -> dict[tuple[str, str], str]:
-    """Return why tables do not follow their source, as a running kuvasz tells: (source, table) -> reason."""
+    """Return why tables do not follow, as a running kuvasz tells: (source, table in the map) -> reason."""
     try:
         answer = remote.status(config)
     except KuvaszError:
         return {}
     return {
-        (source["source"], table["table"]): table["error"]["message"] if table["error"] else f"it is {table['state']}"
+        (source["source"], table.get("mapped_as") or table["table"]): table["error"]["message"]
+        if table["error"]
+        else f"it is {table['state']}"
         for source in answer["sources"]
         for table in source["tables"]
         if table["state"] in _NOT_FOLLOWING
@@ -113,7 +115,7 @@ def _called(spec: SourceTableSpec) -> frozenset[str]:
 
 
 def exit_code(found: Sequence[Report]) -> int:
-    """Return 4 if keys differ still, else the code of the worst error, else 1 if some keys could not be decided."""
+    """Return 4 if keys differ still, else the code of the worst error, 1 where a table was not compared, else 0."""
     if any(report.left for report in found):
         return DIFFERENCES_FOUND
     return max((report.error_code or int(report.undecided > 0) for report in found), default=0)
@@ -146,7 +148,7 @@ def render(found: Sequence[Report]) -> str:
     for report in found:
         lines += _lines(report)
     differing = sum(report.left > 0 for report in found)
-    failed = sum(bool(report.error) for report in found)
+    failed = sum(bool(report.error_code) for report in found)
     compared = sum(not report.error and not report.skipped for report in found)
     lines.append(f"{compared} tables compared, {differing} differ, {failed} could not be compared")
     return text.lines(lines)

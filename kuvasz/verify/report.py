@@ -49,7 +49,7 @@ class Report:
     skipped: str = ""  #: why it was not compared
     error: str = ""
     hint: str | None = None
-    error_code: int = 0
+    error_code: int = 0  #: of the error, or of a table that is still to come; 0 for one that the map leaves out
 
     @property
     def differences(self) -> int:

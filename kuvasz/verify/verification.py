@@ -196,15 +196,18 @@ class Verification:
 
     def _run(self, spec: SourceTableSpec, report: Report, why_not: str) -> Report:
         target, name = target_of(spec, self._lake.mask_secret), self._source.name_of(spec)
+        if why_not:
+            message = f"{self._place(spec)}: it does not follow its source: {why_not}"
+            raise TableError(message, hint="have it follow first: kuvasz resume, or retry")
         table = self._lake.table(target)
         if table is None:
-            return dataclasses.replace(report, skipped="the lake has no such table yet")
+            return _passed_over(report, "the lake has no such table yet")
         look(table)
         if name not in table.positions and table.notes.published(name) is None:  # else the rows of before are there
-            return dataclasses.replace(report, skipped="it was not copied yet")
+            return _passed_over(report, "it was not copied yet")
         if table.notes.skipped(name):
             return dataclasses.replace(report, skipped=_LEFT_OUT.format(resync=resync_of(table.name)))
-        self._check_follows(spec, table, why_not)
+        self._check_follows(spec, table)
         _position(table, self._source, spec)
         if self._gave_up is not None:
             raise self._gave_up
@@ -228,15 +231,12 @@ class Verification:
         is_telling = self._source.origin is Origin.ANY
         return self._is_fixing and is_telling and not table.definition.is_growing and not table.target.is_soft
 
-    def _check_follows(self, spec: SourceTableSpec, table: LakeTable, why_not: str) -> None:
+    def _check_follows(self, spec: SourceTableSpec, table: LakeTable) -> None:
         """Refuse a table of which nobody can tell how far the lake is.
 
         Raises:
             TableError: It is such a table.
         """
-        if why_not:
-            message = f"{self._place(spec)}: it does not follow its source: {why_not}"
-            raise TableError(message, hint="have it follow first: kuvasz resume, or retry")
         # What is confirmed says nothing of a table of which changes are parked.
         if table.notes.parked(self._source.name_of(spec)) is not None:
             raise TableError(
@@ -263,7 +263,7 @@ class Verification:
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             look(table)
-            self._check_follows(spec, table, "")
+            self._check_follows(spec, table)
             at = max(position := _position(table, self._source, spec).lsn, confirmed)
             if position > max(confirmed, taken.consistent_point):
                 _check_past(taken.pinned(conninfo.conninfo(self._url())), position, self._place(spec))
@@ -532,6 +532,11 @@ class _Compared:
     def lacks(self, source: int, lake: int) -> int:
         """Return how many rows the lake lacks; less than 0: how many more it has than it may."""
         return max(0, source - lake) if self.is_count else source - lake
+
+
+def _passed_over(report: Report, why: str) -> Report:
+    """Return the report of a table that is still to come: it was not found equal."""
+    return dataclasses.replace(report, skipped=why, error_code=TableError.exit_code)
 
 
 def _check_past(url: str, position: int, place: str) -> None:

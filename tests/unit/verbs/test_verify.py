@@ -72,6 +72,18 @@ def test_a_table_is_named_as_the_source_or_the_lake_calls_it(
     assert [f"{source.name} {spec.table.name}" for source, spec in chosen] == expected
 
 
+def test_a_table_that_was_renamed_is_known_by_its_name_in_the_map(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed = {"table": "public.goods", "mapped_as": "public.items", "state": "paused", "error": None}
+    other = {"table": "billing.prices", "mapped_as": None, "state": "copying", "error": None}
+    answer = {"sources": [{"source": "shop_eu", "tables": [renamed, other]}]}
+    monkeypatch.setattr(verify.remote, "status", lambda _: answer)
+    assert verify._not_following(config) == {
+        ("shop_eu", "public.items"): "it is paused", ("shop_eu", "billing.prices"): "it is copying"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("table", "sid", "message", "hint"),
     [

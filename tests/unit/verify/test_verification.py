@@ -16,6 +16,7 @@ from kuvasz.fold.difference import Difference, DifferenceKind, Listing, differen
 from kuvasz.fold.keys import Keys
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Target
+from kuvasz.verbs import verify as verify_verb
 from kuvasz.verify import verification
 from kuvasz.verify.report import Report
 from kuvasz.verify.verification import Verification, _report, _SnapshotRound
@@ -224,7 +225,7 @@ def verify(scene: Scene, found: Any, monkeypatch: pytest.MonkeyPatch, why_not: s
 
 def copied(parked: str | None = None) -> Any:
     notes = SimpleNamespace(parked=lambda _: parked, gaps=lambda _: (), skipped=lambda _: False)
-    return SimpleNamespace(positions={"shop": SourcePosition(lsn=1)}, notes=notes)
+    return SimpleNamespace(name="shop.items", positions={"shop": SourcePosition(lsn=1)}, notes=notes)
 
 
 def test_a_table_that_was_never_copied_is_passed_over(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +245,19 @@ def test_one_whose_rows_are_those_of_before_is_not_passed_over(scene: Scene, mon
     assert found.error_code == TableError("").exit_code
     told = verify(scene, lacking(published=""), monkeypatch, "it is copying").error
     assert told == "source shop, table public.items: it does not follow its source: it is copying"
+
+
+def test_one_that_was_never_copied_is_not_equal_and_one_in_error_says_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first copy fails: a job that goes by the exit code must not take the lake for equal to its sources."""
+    for found in (None, SimpleNamespace(positions={})):
+        assert verify_verb.exit_code([verify(scene, found, monkeypatch)]) == TableError("").exit_code
+        told = verify(scene, found, monkeypatch, "column price: 'x' is no number")
+        assert "it does not follow its source: column price" in told.error
+    left_out = copied()
+    left_out.notes.skipped = lambda _: True
+    assert verify_verb.exit_code([verify(scene, left_out, monkeypatch)]) == 0, "the map says `initial: skip`"
 
 
 def test_one_of_which_nobody_can_tell_how_far_it_is_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
