@@ -188,6 +188,11 @@ class Upkeep:
     rewritten_bytes: int  #: written by maintenance
     error: str | None = None  #: of the last look
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last look failed."""
+        return self.error is not None
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:

@@ -21,6 +21,7 @@ GAUGES = {
     "kuvasz_table_snapshots": ("Snapshots of the table.", "snapshots"),
     "kuvasz_last_rewrite_timestamp_seconds": ("Unix time at which files were last written anew.", "last_at"),
     "kuvasz_next_maintenance_timestamp_seconds": ("Unix time at which the table is looked at next.", "next_at"),
+    "kuvasz_maintenance_failing": ("1 while the last look at the table's files failed.", "is_failing"),
 }
 COUNTERS = {
     "kuvasz_rewrites": ("Commits since the start that only exchanged files.", "rewrites"),

@@ -38,6 +38,18 @@ def test_what_is_not_known_has_no_sample() -> None:
     assert "kuvasz_next_maintenance_timestamp_seconds" not in samples
 
 
+def test_a_look_that_fails_is_seen_though_the_next_one_is_in_time() -> None:
+    """A table whose looks fail is looked at again as often as any other: it is never behind."""
+    failing = dataclasses.replace(ITEMS, target="shop.others", next_at=1_700_000_600.0, error="the store refuses")
+    found = {
+        sample.labels["table"]: sample.value
+        for metric in text_string_to_metric_families("".join(upkeep.metrics([ITEMS, failing])))
+        for sample in metric.samples
+        if sample.name == "kuvasz_maintenance_failing"
+    }
+    assert found == {"shop.items": 0, "shop.others": 1}
+
+
 class _Failing:
     def run(self, target: str, *, full: bool) -> Upkeep:
         raise LakeError(f"{target}: the store is down", hint="wait")
