@@ -52,6 +52,7 @@ HELP = {
     "kuvasz_rejected_rows": "Rows that did not fit their table and were written down instead, since the start.",
     "kuvasz_verified_timestamp_seconds": "Unix time of a table's last comparison on a schedule, the oldest of all.",
     "kuvasz_differing_keys": "Keys that differed between table and source when they were compared, and do still.",
+    "kuvasz_comparisons_failing": "Sources of which the last comparison of the table on a schedule came to no end.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
     "kuvasz_last_wire_message_timestamp_seconds": "Unix time at which the source was last heard, also when idle.",
     "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake.",
@@ -224,12 +225,13 @@ def _verdicts(
 ) -> Iterator[str]:
     """Yield what comparisons found; rows of no source are counted with the table."""
     is_all = labels == ("table",)
-    ended: dict[tuple[str, ...], list[Verdict]] = {}
+    tried: dict[tuple[str, ...], list[Verdict]] = {}
     for key, tables in groups.items():
         mine = {(one.target, one.source) for one in tables} | (
             {(one.target, "") for one in tables} if is_all else set()
         )
-        ended[key] = [found for one in mine if (found := view.verdicts.get(one)) is not None and found.at]
+        tried[key] = [found for one in mine if (found := view.verdicts.get(one)) is not None]
+    ended = {key: [one for one in verdicts if one.at] for key, verdicts in tried.items()}
     yield _gauge(
         "kuvasz_verified_timestamp_seconds", labels,
         [(key, min(one.at for one in verdicts)) for key, verdicts in ended.items() if verdicts],
@@ -237,6 +239,10 @@ def _verdicts(
     yield _gauge(
         "kuvasz_differing_keys", labels,
         [(key, sum(one.left for one in verdicts)) for key, verdicts in ended.items() if verdicts],
+    )  # fmt: skip
+    yield _gauge(
+        "kuvasz_comparisons_failing", labels,
+        [(key, sum(one.is_failing for one in verdicts)) for key, verdicts in tried.items() if verdicts],
     )  # fmt: skip
 
 

@@ -37,14 +37,14 @@ def next_due(
     silent = {
         names.source_of(source)
         for (_, source), last in verdicts.items()
-        if last.error and last.tried_at + again_s > now
+        if last.is_failing and last.tried_at + again_s > now
     }
 
     def due(key: TableKey) -> float:
         last = verdicts.get(key)
         if last is None:
             return 0.0
-        return last.tried_at + again_s if last.error else last.at + every_s
+        return last.tried_at + again_s if last.is_failing else max(last.at, last.tried_at) + every_s
 
     found = min(((due(key), key) for key in tables if names.source_of(key[1]) not in silent), default=None)
     return None if found is None or found[0] > now else found[1]

@@ -194,8 +194,12 @@ class VerificationSchedule:
         target, source = key
         last = self._app.verdicts.all().get(key)
         if error := report.error or report.skipped:
-            self._app.verdicts.put(key, dataclasses.replace(last or Verdict(), error=error, tried_at=began))
-            if last is None or last.error != error:
+            is_left_out = not report.error and not report.error_code
+            verdict = dataclasses.replace(
+                last or Verdict(), error=error, tried_at=began, is_left_out=is_left_out
+            )  # fmt: skip
+            self._app.verdicts.put(key, verdict)
+            if verdict.is_failing and (last is None or last.error != error):
                 _log.tell(Event.VERIFY_FAILED, source=source, table=target, error=error)
             return
         verdict = Verdict(

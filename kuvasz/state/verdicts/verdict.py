@@ -18,6 +18,12 @@ class Verdict:
     left: int = 0  #: of them, those that differ still
     error: str = ""  #: why the last attempt came to no end
     tried_at: float = 0.0  #: unix seconds of the last attempt
+    is_left_out: bool = False  #: there is nothing to compare, as `error` says, and that is as it should be
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt came to no end."""
+        return bool(self.error) and not self.is_left_out
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Self:
@@ -29,7 +35,7 @@ class Verdict:
         return cls(
             at=float(found["at"]), lsn=str(found["lsn"]), rows=int(found["rows"]),
             differences=int(found["differences"]), left=int(found["left"]), error=str(found["error"]),
-            tried_at=float(found["tried_at"]),
+            tried_at=float(found["tried_at"]), is_left_out=bool(found.get("is_left_out")),
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:

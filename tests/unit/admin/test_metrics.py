@@ -130,6 +130,23 @@ def test_what_comparisons_found_is_told_of_the_oldest_and_with_rows_of_nobody() 
     assert sorted(found["kuvasz_differing_keys"].values()) == [1.0, 2.0]
 
 
+def test_a_source_that_was_never_compared_is_counted_beside_those_that_were() -> None:
+    """Of the oldest of those that were nobody would ever see it."""
+    verdicts = {
+        ("shop.items", "shop_eu"): Verdict(at=NOW - 60, tried_at=NOW - 60),
+        ("shop.items", "shop_us"): Verdict(error="no snapshot in 60 s", tried_at=NOW - 60),
+        ("shop.items", "shop_ap"): Verdict(error="initial: skip", tried_at=NOW - 60, is_left_out=True),
+    }
+    one = snapshot(verdicts=verdicts)
+    (table,) = one.view.tables
+    tables = (table, *(dataclasses.replace(table, source=name) for name in ("shop_us", "shop_ap")))
+    found = families(dataclasses.replace(one, view=dataclasses.replace(one.view, tables=tables)), Metrics())
+    items = (("table", "shop.items"),)
+    assert found["kuvasz_comparisons_failing"] == {items: 1.0}
+    assert found["kuvasz_verified_timestamp_seconds"] == {items: NOW - 60}
+    assert "kuvasz_comparisons_failing" not in families(snapshot(), Metrics())
+
+
 def test_names_are_escaped_and_cost_no_page() -> None:
     odd = 'a"b\\c\nd\udc80'
     found = families(snapshot(table={"target": odd}), Metrics())

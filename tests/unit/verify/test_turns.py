@@ -35,6 +35,14 @@ def test_a_source_that_fails_is_asked_once_for_all_of_its_tables_and_the_others_
     assert next_due([A, B, C], verdicts, DAY, 8600) == B, "and comes first when its time is over"
 
 
+def test_one_of_which_there_is_nothing_to_compare_keeps_no_other_table_of_its_source_waiting() -> None:
+    left_out = Verdict(error="the map says initial: skip", tried_at=5000, is_left_out=True)
+    assert next_due([A, B], {A: left_out}, DAY, 5001) == B
+    both = {A: left_out, B: Verdict(at=5001, tried_at=5001)}
+    assert next_due([A, B], both, DAY, 4999 + DAY) is None
+    assert next_due([A, B], both, DAY, 5000 + DAY) == A
+
+
 @pytest.mark.parametrize(("share", "pause"), [(100, 0.0), (50, 2.0), (5, 38.0), (1, 198.0)])
 def test_a_share_of_the_time(share: int, pause: float) -> None:
     assert pause_s(2.0, share) == pytest.approx(pause)

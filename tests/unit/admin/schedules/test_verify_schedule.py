@@ -149,6 +149,19 @@ def test_one_that_comes_to_no_end_is_told_once_and_tried_again(
     assert scene.app.verdicts.all()[ITEMS] == Verdict(at=scene.now, tried_at=scene.now, lsn="0/1", rows=7)
 
 
+def test_a_table_that_the_map_leaves_out_has_not_failed_and_one_that_is_not_copied_has(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    left_out = Report(source="shop_eu", table="items", target="shop.items", skipped="initial: skip")
+    scene.finds = {ITEMS: left_out, OTHERS: dataclasses.replace(left_out, skipped="not copied yet", error_code=1)}
+    assert len(scene.look(4)) == 4, "nobody waits for it"
+    found = scene.app.verdicts.all()
+    assert [(found[key].error, found[key].is_failing) for key in (ITEMS, OTHERS)] == [
+        ("initial: skip", False), ("not copied yet", True)
+    ]  # fmt: skip
+    assert [one.table for one in caplog.records if getattr(one, "event", "") == "verify_failed"] == ["shop.others"]  # type: ignore[attr-defined]
+
+
 def test_tables_that_left_are_forgotten_but_not_while_their_source_begins(scene: Scene) -> None:
     gone = ("shop.gone", "shop_eu")
     scene.app.verdicts.put(gone, Verdict(at=scene.now))
