@@ -40,7 +40,10 @@ _STEP_S: Final = 1.0
 #: How long a row counts of which nothing but `valid_through` has changed.
 _VALID_S: Final = 60.0
 
-#: Columns that move by themselves: no row is told for them alone.
+#: By so much the lag may be another one than the last row says while nothing else has changed.
+_LAG_S: Final = 60.0
+
+#: Columns that move by themselves: no row is told for them alone, but for a lag that is far from what was told.
 _MOVING = frozenset({"seen_at", "lag_seconds", "wal_held_bytes"})
 
 #: What commits brought has a table of its own; and what an engine says may be anything.
@@ -139,7 +142,7 @@ class SourceRows:
         position = snapshot.durable_lsn(source, table)
         slot = snapshot.facts[source.name].slot
         error = self._errors.of(table.error)
-        verdict = snapshot.view.verdicts.get((table.target, source.name))
+        verdict = snapshot.view.verdicts.get((table.target, table.source))
         return {
             "seen_at": _instant(snapshot.now),
             "source": source.name,
@@ -165,7 +168,12 @@ def is_news(row: Row, told: Row | None) -> bool:
     changed = {name for name in row.keys() - _MOVING if row[name] != told[name]}
     if changed == {"valid_through"}:
         return (row["seen_at"] - told["seen_at"]).total_seconds() >= _VALID_S  # type: ignore[operator, no-any-return]
-    return bool(changed)
+    return bool(changed) or abs(_seconds(row) - _seconds(told)) >= _LAG_S
+
+
+def _seconds(row: Row) -> float:
+    """Return the lag that a row says; 0 where nobody knows it."""
+    return float(row["lag_seconds"] or 0.0)  # type: ignore[arg-type]
 
 
 def _instant(unix_s: float | None) -> datetime.datetime | None:

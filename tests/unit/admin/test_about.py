@@ -14,6 +14,7 @@ import pytest
 from kuvasz.admin import about as admin_about
 from kuvasz.admin.about import EventRows, SourceRows, is_news, telling
 from kuvasz.admin.views import WITHHELD, ErrorView
+from kuvasz.config import names
 from kuvasz.errors import DecodeError, SchemaError
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.memory.lake import MemoryAbout
@@ -92,6 +93,24 @@ def test_only_what_is_new_is_told() -> None:
     assert told_rows.of(snapshot(now=NOW + 400, table={"rows": 8, "state": State.PAUSED})) == []
 
 
+def test_a_source_that_is_away_for_hours_is_told_to_lag_for_hours() -> None:
+    """None of its tables goes any further, so nothing else of them changes: the last row must not say all is well."""
+    away: dict[str, Any] = {"source": {"state": "waiting", "error": "no answer"}, "facts": {"fresh_at": NOW - 1}}
+    told_rows = source_rows()
+    assert [row["lag_seconds"] for row in told_rows.of(snapshot(**away))] == [1.0]
+    assert told_rows.of(snapshot(now=NOW + 59, **away)) == []
+    assert [row["lag_seconds"] for row in told_rows.of(snapshot(now=NOW + 60, **away))] == [61.0]
+    assert [row["lag_seconds"] for row in told_rows.of(snapshot(now=NOW + 7200, **away))] == [7201.0]
+
+
+def test_when_a_member_was_compared_is_told() -> None:
+    member = names.member_name("shop_eu", "items_7")
+    found = snapshot(table={"source": member}, verdicts={("shop.items", member): Verdict(at=NOW)})
+    assert [row["verified_at"] for row in source_rows().of(found)] == [
+        datetime.datetime.fromtimestamp(NOW, datetime.UTC)
+    ]
+
+
 def test_when_a_table_was_compared_is_told() -> None:
     told_rows = source_rows()
     (row,) = told_rows.of(snapshot(verdicts={("shop.items", "shop_eu"): Verdict(tried_at=NOW)}))
@@ -105,6 +124,7 @@ def test_a_table_that_is_valid_for_longer_is_told_once_a_minute() -> None:
         "seen_at": datetime.datetime.fromtimestamp(NOW, datetime.UTC),
         "valid_through": 1,
         "state": "x",
+        "lag_seconds": 0.0,
     }
     later = row | {"valid_through": 2}
     assert not is_news(later | {"seen_at": row["seen_at"] + datetime.timedelta(seconds=59)}, row)
