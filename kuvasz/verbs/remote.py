@@ -416,8 +416,11 @@ def exit_code(answer: dict[str, Any]) -> int:
     states = {source["state"] for source in answer["sources"]}
     if "error" in states:
         return SlotLost.exit_code
-    tables = {table["state"] for source in answer["sources"] for table in source["tables"]}
-    return int(bool(answer.get("silent")) or "waiting" in states or "error" in tables)
+    # One that waits for a person as its columns changed (`on_schema_change: hold`) is paused, with an error.
+    is_any = any(
+        table["state"] == "error" or table.get("error") for source in answer["sources"] for table in source["tables"]
+    )
+    return int(bool(answer.get("silent")) or "waiting" in states or is_any)
 
 
 def render(answer: dict[str, Any]) -> Group:

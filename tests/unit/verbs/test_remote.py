@@ -344,6 +344,16 @@ def test_a_script_sees_that_something_is_in_error(sources: list[tuple[str, list[
     assert remote.exit_code(answer) == code
 
 
+def test_a_script_sees_that_a_table_is_held_for_a_person() -> None:
+    """A change of its columns waits for a word (`on_schema_change: hold`): it is paused, and nobody paused it."""
+    held = {"state": "paused", "error": {"kind": "SchemaHeld", "message": "it changed", "hint": "retry"}}
+    tables = [{"state": "streaming", "error": None}, {"state": "paused", "error": None}]
+    answer: dict[str, Any] = {"sources": [{"state": "streaming", "tables": tables}]}
+    assert remote.exit_code(answer) == 0
+    tables.append(held)
+    assert remote.exit_code(answer) == 1
+
+
 def test_a_reload_says_what_differs(config: Config, server: Server) -> None:
     answer = {
         "verb": "reload", "added": ["shop_ap"], "removed": ["shop_us"], "needs_restart": ["pipeline.workers"],
