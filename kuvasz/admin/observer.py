@@ -38,6 +38,9 @@ _worker_of = functools.lru_cache(1 << 16)(owner_of)
 _LOOK_S = 0.5
 _PAUSE_TO_LOOK = 10.0
 
+#: States of a table that is to be copied, or is: what it lacks is older than anything that is confirmed.
+_COPIED = frozenset({State.NEW, State.COPYING})
+
 #: A transaction takes the time of its commit before its record gets a place in the WAL (`RecordTransactionCommit` in
 #: PostgreSQL's xact.c): who has all of the WAL that was there at a time may lack commits of just before it.
 _COMMITTING_S = 1.0
@@ -160,6 +163,7 @@ class Observer:
     def look(self) -> View:
         """Note what is to be seen now."""
         view, now = self._app.view(), self._clock()
+        lacking = {table.database for table in view.tables if table.state in _COPIED}
         for source in view.sources:
             freshness, validity = self._freshness[source.name], self._validity[source.name]
             slot, commit_us = self._watch.facts.get(source.name), self._new_commit_us(source)
@@ -170,7 +174,8 @@ class Observer:
             if commit_us is not None:
                 for one in (freshness, validity):
                     one.mark(source.received_lsn, (commit_us + POSTGRES_EPOCH_US) / 1e6)
-            freshness.passed(source.confirmable_lsn)
+            if source.name not in lacking:  # else what is confirmed says nothing of a table without its rows
+                freshness.passed(source.confirmable_lsn)
             validity.passed(source.confirmable_lsn)
             self._heard_at = max(self._heard_at, source.last_message_at or 0.0)
         if view.phase != "running" or not view.sources or any(source.is_paused for source in view.sources):

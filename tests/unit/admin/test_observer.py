@@ -13,6 +13,7 @@ from kuvasz.admin.observer import Observer, Snapshot
 from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.source.slots import Clock
 from kuvasz.state.progress import Durable
+from kuvasz.state.tables import State
 from kuvasz.view import View
 from tests.support.snapshots import NOW, SLOT, SOURCE, TABLE
 
@@ -142,6 +143,19 @@ def test_of_a_source_whose_first_copies_are_made_there_is_no_lag(world: World) -
     """What may be confirmed begins where its slot does, and its server writes nothing meanwhile."""
     seen = world.see(state="starting", epoch=0, received_lsn=0, confirmable_lsn=SLOT.wal_end)
     assert seen.lag_seconds(seen.view.sources[0]) is None
+
+
+@pytest.mark.parametrize("state", [State.NEW, State.COPYING])
+def test_an_idle_source_is_not_fresh_while_a_table_of_it_waits_for_its_rows(world: World, state: State) -> None:
+    """Its large table is copied at night: nothing is written, so what is confirmed is where its WAL ends."""
+    seen = world.see(table={"state": state}, confirmable_lsn=SLOT.wal_end)
+    assert seen.lag_seconds(seen.view.sources[0]) is None
+    seen = world.see(confirmable_lsn=SLOT.wal_end)
+    assert seen.lag_seconds(seen.view.sources[0]) == 0.0
+    world.pass_s(60)
+    world.watch.facts = {"shop_eu": dataclasses.replace(SLOT, asked_at=NOW + 57)}
+    seen = world.see(table={"state": state}, confirmable_lsn=SLOT.wal_end)
+    assert seen.lag_seconds(seen.view.sources[0]) == NOW + 60 - SLOT.asked_at, "a table of the map since a minute"
 
 
 def test_of_a_source_that_was_never_asked_nothing_is_known(world: World) -> None:
