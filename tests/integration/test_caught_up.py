@@ -125,3 +125,26 @@ def test_what_was_written_without_wal_between_two_jobs_is_mended_or_told(
             job.assert_equal(table, source_rows(database.url, table, sid="eu"))
         now = [row for row in job.rows("history") if row[3].year == 9999]
         assert sorted(row[:2] for row in now) == sorted(database.execute("SELECT * FROM history"))
+
+
+def test_rows_written_under_another_name_of_a_label_show_what_their_source_does(
+    database: Database, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The stream has the names of its time, and the catalog shows at both starts the same ones."""
+    caplog.set_level(logging.INFO)
+    database.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
+    for table in ("items", "history"):
+        database.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, m mood)")
+        database.execute(f"INSERT INTO {table} SELECT i, 'sad' FROM generate_series(1, 10) i")
+    config = lake_folder.config(group({"eu": database}, {"items": {}, "history": {"type": "history"}}))
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+    database.execute("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'")
+    for table in ("items", "history"):
+        database.execute(f"INSERT INTO {table} VALUES (11, 'blue')")
+    database.execute("ALTER TYPE mood RENAME VALUE 'blue' TO 'sad'")
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+        job.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+    told = [record.__dict__["what"] for record in caplog.records if record.__dict__.get("event") == "schema_changed"]
+    assert [what for what in told if what.startswith("versions that are open show what they showed")]

@@ -188,6 +188,7 @@ def test_many_tables_take_as_many_queries_as_one(connection):
 @pytest.mark.parametrize(("statement", "is_kept"), [
     ("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'", False), ("ALTER TYPE mood ADD VALUE 'great'", True),
     ("ALTER TYPE pair ADD ATTRIBUTE more text", False), ("ALTER TYPE pair DROP ATTRIBUTE n", False),
+    ("ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'; ALTER TYPE mood RENAME VALUE 'blue' TO 'sad'", False),
     ("ALTER TYPE pair RENAME ATTRIBUTE n TO m", True), ("ALTER TYPE mood RENAME TO humour", True),
 ])  # fmt: skip
 @pytest.mark.parametrize("column", ["mood", "mood[]", "feeling", "feelings", "pair", "pair[]", "wrapped", "row_of"])

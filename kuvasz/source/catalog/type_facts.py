@@ -22,6 +22,8 @@ _FIRST_GIVEN = 10000
 
 # A fact holds as long as it is there: a label that is added changes no row and is a fact of its own; an attribute
 # that is added or dropped changes all rows and gives the type another fact. Names of attributes are in no value.
+# A label that was renamed and has its name back had another one in messages: which labels one transaction wrote is a
+# fact as well.
 _FACTS = """
 WITH RECURSIVE rests (root, oid) AS (
     SELECT wanted, wanted FROM unnest(%s::oid[]) AS wanted
@@ -37,6 +39,8 @@ SELECT rests.root::bigint, left(md5(facts.fact), 8)
 FROM rests JOIN pg_type t ON t.oid = rests.oid
 CROSS JOIN LATERAL (
     SELECT 'label ' || e.oid || ' ' || e.enumlabel FROM pg_enum e WHERE e.enumtypid = t.oid
+    UNION ALL SELECT 'written ' || e.xmin::text || ' ' || string_agg(e.oid::text, ' ' ORDER BY e.oid)
+    FROM pg_enum e WHERE e.enumtypid = t.oid GROUP BY e.xmin::text
     UNION ALL SELECT 'domain ' || t.oid || ' ' || t.typbasetype || ' ' || t.typtypmod WHERE t.typtype = 'd'
     UNION ALL SELECT 'attributes ' || t.oid || ' ' || coalesce((
         SELECT string_agg(a.attnum || ' ' || a.atttypid || ' ' || a.atttypmod, ', ' ORDER BY a.attnum)
