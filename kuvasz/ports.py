@@ -98,6 +98,7 @@ class Feed:
     source: str  #: or `kuvasz.config.names.member_name`, for one of several tables that are one target
     sid: str | None
     table: TableName
+    is_own_alone: bool = False  #: its stream leaves out what came to its database by replication
 
     @property
     def place(self) -> str:

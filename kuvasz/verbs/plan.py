@@ -309,8 +309,9 @@ def _why_copy(
         return ""
     known, target = view.known.get(name), target_of(spec, secret)
     reads = () if known is None else known.reads.values()  # of other columns is another rule, whatever they are
-    now = rule.of(target, rule.numbered(target, relation, reads))
-    return rule.why_copy(view.rules.get(name), now, target, feed_of(source, spec))
+    feed = feed_of(source, spec)
+    now = rule.of(target, rule.numbered(target, relation, reads), is_own_alone=feed.is_own_alone)
+    return rule.why_copy(view.rules.get(name), now, target, feed)
 
 
 def _columns(

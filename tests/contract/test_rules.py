@@ -60,6 +60,29 @@ def test_rows_of_two_rules_are_beside_each_other_if_a_person_says_so(world: Worl
         prepare(world, "null", table_type=kind)
 
 
+def prepare_of(world: World, origin: str, kind: TableType) -> Sequence[str]:
+    mine = dataclasses.replace(feed(), is_own_alone=origin == "none")
+    return world.lake.prepare(target(table_type=kind), mine, ITEMS)
+
+
+def test_what_came_by_replication_is_missing_once_it_is_wanted(world: World) -> None:
+    prepare_of(world, "any", TableType.CLONE)
+    world.copy("eu", (1, 1, "one"))
+    assert prepare_of(world, "none", TableType.CLONE) == (), "no row is too many"
+    (told,) = prepare_of(world, "any", TableType.CLONE)
+    assert told == f"its rows are copied again: {NULLS.replace('out_of_range', 'origin')}"
+    world.copy("eu", (1, 1, "one"), lsn=2000)
+    assert prepare_of(world, "any", TableType.CLONE) == (), "the copy has all"
+
+
+def test_who_keeps_the_past_is_told_that_rows_are_missing_from_it(world: World) -> None:
+    prepare_of(world, "none", TableType.APPEND)
+    world.copy("eu", (1, 1, "one"))
+    assert prepare_of(world, "none", TableType.APPEND) == ()
+    with pytest.raises(OtherRule, match=NULLS.replace("out_of_range", "origin")):
+        prepare_of(world, "any", TableType.APPEND)
+
+
 def test_a_table_that_is_copied_again_by_a_person_has_no_rule_until_then(world: World) -> None:
     copied(world, "null", "eu", table_type=TableType.APPEND)
     world.lake.forget(TARGET, "eu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.config.model import Config
+from kuvasz.errors import OtherRule
 from kuvasz.source.check import preflight
 from kuvasz.verbs import verify
 from tests.support.lake import LakeFolder, Pipeline, group
@@ -13,9 +14,9 @@ from tests.support.postgres import Database, needs
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
-def make_config(folder: LakeFolder, database: Database) -> Config:
+def make_config(folder: LakeFolder, database: Database, origin: str = "none") -> Config:
     (databases,) = group({"eu": database}, {"items": {}, "log": {"type": "append"}})
-    return folder.config([databases | {"urls": [one | {"origin": "none"} for one in databases["urls"]]}])
+    return folder.config([databases | {"urls": [one | {"origin": origin} for one in databases["urls"]]}])
 
 
 def replicate(database: Database, *statements: str) -> None:
@@ -68,5 +69,27 @@ def test_replicated_rows_are_left_out(database: Database, lake_folder: LakeFolde
         (advice,) = [one for one in found if one.check == "origin"]
         assert (advice.ok, advice.is_blocking) == (False, False)
         assert f"from_{database.name}" in advice.value
+    finally:
+        database.execute("SELECT pg_replication_origin_drop(%s)", (f"from_{database.name}",))
+
+
+def test_what_was_left_out_comes_once_it_is_wanted(database: Database, lake_folder: LakeFolder) -> None:
+    """The slot has passed it by then: a clone is copied again, and of what keeps the past a person is told."""
+    needs(database.server, 16, "origin: none")
+    for name in ("items", "log"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int); INSERT INTO {name} VALUES (1, 1)")
+    try:
+        with Pipeline(make_config(lake_folder, database), lake_folder, until_caught_up=True) as job:
+            assert job.ended() == 0
+        replicate(database, "INSERT INTO items VALUES (2, 2)", "INSERT INTO log VALUES (2, 2)")
+        database.execute("INSERT INTO items VALUES (3, 3)")
+        with Pipeline(make_config(lake_folder, database), lake_folder, until_caught_up=True) as job:
+            assert job.ended() == 0
+            assert keys(job, "items") == [1, 3]
+        with Pipeline(make_config(lake_folder, database, "any"), lake_folder, until_caught_up=True) as job:
+            assert job.ended() == OtherRule("").exit_code
+            assert keys(job, "items") == [1, 2, 3]
+            (stopped,) = [one for one in job.app.states.snapshot() if one.error is not None]
+            assert (stopped.target, type(stopped.error)) == ("shop.log", OtherRule)
     finally:
         database.execute("SELECT pg_replication_origin_drop(%s)", (f"from_{database.name}",))

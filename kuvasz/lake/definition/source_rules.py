@@ -49,7 +49,7 @@ class SourceRules:
         Raises:
             OtherRule: They are others, and of a type that keeps what was.
         """
-        self._now[feed.source] = now = rule.of(target, numbers)
+        self._now[feed.source] = now = rule.of(target, numbers, is_own_alone=feed.is_own_alone)
         is_there = self._keeps_rows(target, feed.source)
         return rule.why_copy(self.noted(feed.source), now, target, feed) if is_there else ""
 

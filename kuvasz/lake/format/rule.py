@@ -2,8 +2,9 @@
 
 A property ``kuvasz.rule.<source>`` holds what the map says of values and rows, in at most 40 bytes:
 ``3f2a9c0.-.77ab01c.19be2d4.error``, that is digests of `filter`, `set`, `mask` and the secret of its pseudonyms,
-``-`` for what there is none of, and `out_of_range`. It comes with the commit of a copy or repair, and is compared
-with the map before anything else of the source is applied.
+``-`` for what there is none of, and `out_of_range`; and behind that ``own`` where `origin` leaves out of the stream
+what came to the source by replication. It comes with the commit of a copy or repair, and is compared with the map
+before anything else of the source is applied.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ PREFIX = "kuvasz.rule."
 #: What the parts of a rule are called in the map.
 _OPTIONS = ("filter", "set", "mask", "pipeline.mask_secret", "out_of_range")
 
+#: Stands behind them where rows may be missing that came by replication.
+_OWN = "own"
+
 _NONE = "-"
 
 #: Of a digest: 28 bits tell a change from none, and say little of what was digested.
@@ -39,12 +43,13 @@ _TOKEN = re.compile(
 )
 
 
-def of(target: Target, numbers: Mapping[str, int]) -> str:
+def of(target: Target, numbers: Mapping[str, int], *, is_own_alone: bool = False) -> str:
     """Return the rule of a target as the map has it; order and white space in the map make no other one.
 
     Args:
         target: As the map has it.
         numbers: See `numbered`: a column that the map names as it is called now is the one that it was.
+        is_own_alone: As `Feed.is_own_alone`.
     """
     by_name = {name.lower(): f"#{number}" for name, number in numbers.items()}
     has_pseudonyms = any(method != "redact" for method in target.mask.values())
@@ -56,7 +61,7 @@ def of(target: Target, numbers: Mapping[str, int]) -> str:
         _fingerprint(target.mask_secret) if has_pseudonyms else None,
         target.out_of_range,
     )
-    return ".".join(part or _NONE for part in parts)
+    return ".".join([*(part or _NONE for part in parts), *([_OWN] if is_own_alone else [])])
 
 
 def _fingerprint(secret: bytes) -> str:
@@ -111,7 +116,7 @@ def others(noted: str, now: str) -> tuple[str, ...]:
         noted: The rule of the rows that are there; all is another one if it cannot be read.
         now: The rule of the map.
     """
-    before, after = noted.split("."), now.split(".")
+    before, after = noted.removesuffix(f".{_OWN}").split("."), now.removesuffix(f".{_OWN}").split(".")
     if len(before) != len(after):
         return _OPTIONS
     found = [name for name, one, other in zip(_OPTIONS, before, after, strict=True) if one != other]
@@ -119,6 +124,8 @@ def others(noted: str, now: str) -> tuple[str, ...]:
         found.remove(_OPTIONS[-1])  # no value was out of range, or the table had stopped
     if "mask" in found and "pipeline.mask_secret" in found:
         found.remove("pipeline.mask_secret")  # it is asked for, or no longer
+    if noted.endswith(f".{_OWN}") and not now.endswith(f".{_OWN}"):
+        found.append("origin")  # the other way round no row that is there is too many
     return tuple(found)
 
 

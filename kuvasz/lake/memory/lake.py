@@ -356,7 +356,7 @@ class MemoryLake(Lake):
         with table.lock:
             table.rows.replace(feed.source, table.sid(feed), parts, keeps=keeps)
             snapshot = table.make_visible({feed.source: position})
-            table.note_rule(feed.source)
+            table.note_rule(feed)
             table.era.accept({feed.source: position.lsn})
         return Receipt(
             target=feed.target,

@@ -76,11 +76,12 @@ class MemoryTable:
             self._shapes.clear()
         if not self._keeps_rows(source):
             return ""
-        why = rule.why_copy(self._rules.get(source), rule.of(target, {}), target, feed)
+        now = rule.of(target, {}, is_own_alone=feed.is_own_alone)
+        why = rule.why_copy(self._rules.get(source), now, target, feed)
         if why:
             self.forget_position(source)
         else:
-            self.note_rule(source)
+            self.note_rule(feed)
         return why
 
     def _keeps_rows(self, source: str) -> bool:
@@ -88,9 +89,10 @@ class MemoryTable:
         is_kept = self.rows.is_growing and self._notes.gap(self.target.name, source) is not None
         return source in self.positions or is_kept
 
-    def note_rule(self, source: str) -> None:
+    def note_rule(self, feed: Feed) -> None:
         """Note that a source's rows are made as the map says."""
-        self._rules[source] = rule.of(self._targets.get(source, self.target), {})
+        target = self._targets.get(feed.source, self.target)
+        self._rules[feed.source] = rule.of(target, {}, is_own_alone=feed.is_own_alone)
 
     def sid(self, feed: Feed) -> str | None:
         """Return what tells the rows of a feed from those of others."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kuvasz import typemap
 from kuvasz.config import names
-from kuvasz.config.model import Deletes, OnBadValue
+from kuvasz.config.model import Deletes, OnBadValue, Origin
 from kuvasz.config.problem import suggestion
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Relation, TableName
@@ -249,4 +249,7 @@ def redacted_key(spec: SourceTableSpec, relation: Relation) -> str:
 def feed_of(source: Source, spec: SourceTableSpec) -> Feed:
     """Return the feed of a map entry."""
     sid = source.sid if spec.tenant is None else spec.tenant
-    return Feed(target=spec.identifier, source=source.name_of(spec), sid=sid, table=spec.table)
+    return Feed(
+        target=spec.identifier, source=source.name_of(spec), sid=sid, table=spec.table,
+        is_own_alone=source.origin is Origin.NONE,
+    )  # fmt: skip

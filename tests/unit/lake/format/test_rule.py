@@ -152,3 +152,12 @@ def test_nobody_can_agree_to_a_history_of_two_rules() -> None:
     target = dataclasses.replace(PLAIN, type=TableType.HISTORY, filter="true", keeps_rows=True)
     with pytest.raises(OtherRule):
         why_copy(rule.of(PLAIN, {}), target)
+
+
+def test_rows_that_came_by_replication_are_missing_once_they_are_wanted() -> None:
+    """`origin: none` left them out; the other way round no row that is there is too many."""
+    every, own = rule.of(FULL, {}), rule.of(FULL, {}, is_own_alone=True)
+    assert own == f"{every}.own"
+    assert (rule.others(own, every), rule.others(every, own), rule.others(own, own)) == (("origin",), (), ())
+    stricter = rule.of(dataclasses.replace(FULL, out_of_range="null"), {})
+    assert rule.others(own, stricter) == ("out_of_range", "origin")

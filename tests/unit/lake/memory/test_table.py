@@ -27,7 +27,7 @@ def made(kind: TableType) -> MemoryTable:
     table = MemoryTable(target(table_type=kind), ITEMS, MemorySourceNotes())
     table.settle_rule(target(table_type=kind), feed())
     table.make_visible({"eu": HERE})
-    table.note_rule("eu")
+    table.note_rule(feed())
     return table
 
 
