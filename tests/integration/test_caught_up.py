@@ -148,3 +148,24 @@ def test_rows_written_under_another_name_of_a_label_show_what_their_source_does(
         job.assert_equal("items", source_rows(database.url, "items", sid="eu"))
     told = [record.__dict__["what"] for record in caplog.records if record.__dict__.get("event") == "schema_changed"]
     assert [what for what in told if what.startswith("versions that are open show what they showed")]
+
+
+def test_rows_of_partitions_that_were_kept_go_once_the_map_says_so_no_more(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    run(database, EVENTS)
+    whole = source_rows(database.url, "events", sid="eu")
+    keeping, plain = (
+        lake_folder.config(group({"eu": database}, {"events": options}))
+        for options in ({"partition_removed": "keep"}, {})
+    )
+    with Pipeline(keeping, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+    database.execute("DROP TABLE events_2")
+    with Pipeline(keeping, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+        job.assert_equal("events", whole, key=("id", "day"))
+    for _ in range(2):
+        with Pipeline(plain, lake_folder, until_caught_up=True) as job:
+            assert job.ended() == 0
+            job.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=("id", "day"))

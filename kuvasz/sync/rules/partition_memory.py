@@ -402,7 +402,7 @@ def needs_comparison(
             raise TableError(f"{place}, which the stream does not carry", hint=f"copy the table again: {resync}")
         return False
     if not is_keeping(spec):
-        return bool(change)
+        return bool(change) or known.has_kept  # the map says so no more
     if not change.attached and not change.emptied and not change.astray:
         return False
     if known.has_kept or change.gone:

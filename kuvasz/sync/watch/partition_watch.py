@@ -272,7 +272,7 @@ class PartitionWatch:
             source=self._source,
             table=str(spec.table),
             target=spec.identifier,
-            change=str(change),
+            change=str(change) or "rows of partitions that are gone were kept, and the map says so no more",
         )
         if is_following:
             self._source_tables.hold(spec)  # first: what is dropped from now on must come again

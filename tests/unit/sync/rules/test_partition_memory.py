@@ -229,6 +229,15 @@ def test_a_clone_and_a_history_are_compared(kind: TableType) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [TableType.CLONE, TableType.HISTORY])
+def test_rows_that_stayed_go_once_the_map_does_not_say_so_any_more(kind: TableType) -> None:
+    kept = dataclasses.replace(KNOWN, has_kept=True)
+    nothing = PartitionChange()
+    assert decided(spec(kind), nothing, kept) is True
+    assert decided(spec(kind, PartitionRemoved.KEEP), nothing, kept) is False
+    assert not decided(spec(TableType.APPEND), nothing, kept)
+
+
 def test_rows_of_partitions_that_are_gone_stay_if_the_map_says_so() -> None:
     keeping = spec(TableType.CLONE, PartitionRemoved.KEEP)
     assert [decided(keeping, change) for change in (GONE, EMPTIED, ATTACHED)] == [False, True, True]
