@@ -61,7 +61,7 @@ class Parts:
         context.pasts.whenever_given_up(lambda _: looks.distrust())
         watch = SchemaWatch(context, looks, approvals)
         rewrites = RewriteWatch(context)
-        messages = PartitionMessages(context.source_tables, notes, watch, rewrites)
+        messages = PartitionMessages(context.source_tables, notes, watch, rewrites, context.troubles)
         row_limit = LargeRows(context, looks).limit
         logs = SourceLogs(context, record)
         resets = PositionReset(context, drop_parked=logs.drop)
@@ -72,7 +72,7 @@ class Parts:
         preparation = Preparation(context, approvals, members, logs, resets)
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
         copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
-        ancestor_rows = AncestorRows(context.source_tables, looks, context.troubles)
+        ancestor_rows = AncestorRows(looks, context.troubles)
         stream = Stream(context, logs, slot, record, messages, ancestor_rows, row_limit, preparation)
         replays = Replays(
             context, logs, parking, number=watch.follow, row_limit=row_limit, activate=stream.activate

@@ -169,3 +169,20 @@ def test_rows_of_partitions_that_were_kept_go_once_the_map_says_so_no_more(
         with Pipeline(plain, lake_folder, until_caught_up=True) as job:
             assert job.ended() == 0
             job.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=("id", "day"))
+
+
+@pytest.mark.parametrize("change", ["UPDATE events SET id = id + 1000", "DELETE FROM events"])
+def test_a_partition_that_told_its_rows_by_other_columns_for_a_while(
+    database: Database, lake_folder: LakeFolder, change: str
+) -> None:
+    run(database, EVENTS, "UPDATE events SET n = id", "CREATE UNIQUE INDEX by_n ON events_1 (n)",
+        "ALTER TABLE events_1 ALTER n SET NOT NULL")  # fmt: skip
+    config = lake_folder.config(group({"eu": database}, {"events": {}}))
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+    for step in ("ALTER TABLE events_1 REPLICA IDENTITY USING INDEX by_n", f"{change} WHERE n % 10 = 3",
+                 "ALTER TABLE events_1 REPLICA IDENTITY DEFAULT"):  # fmt: skip
+        database.execute(step)
+    with Pipeline(config, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+        job.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=("id", "day"))

@@ -103,5 +103,19 @@ class Troubles:
         if not source_tables.look(spec).is_resync_due:
             source_tables.resync(spec, is_due=True, is_repair=True)
 
+    def miss_changes(self, spec: SourceTableSpec, commit_lsn: int) -> None:
+        """Have a table come over changes of the stream that it cannot get, unless it has what was committed by then.
+
+        A table that is copied meanwhile has no position, or one that a repair will move: the stream is heard again
+        from there on when the copy has ended.
+        """
+        position = self._source_tables.position(spec)
+        if position is None or commit_lsn < position.lsn or self._source_tables.look(spec).is_resync_due:
+            return
+        _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=spec.identifier)
+        self.miss_rows(spec)
+        if self._source_tables.is_streaming(spec):
+            self.interrupt(spec)
+
 
 __all__ = ["Troubles"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.model import Relation
+from kuvasz.model import Relation, ReplicaIdentity
 from kuvasz.sync.context.source_tables import SourceTables
+from kuvasz.sync.context.troubles import Troubles
 from kuvasz.sync.watch.partition_notes import PartitionNotes
 from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 from kuvasz.sync.watch.schema_watch import SchemaWatch
@@ -23,15 +24,22 @@ class PartitionMessages:
         notes: Where it is remembered.
         watch: Follows every relation.
         rewrites: Told of every TRUNCATE.
+        troubles: Told of tables whose rows are told by other columns than their key.
     """
 
     def __init__(
-        self, source_tables: SourceTables, notes: PartitionNotes, watch: SchemaWatch, rewrites: RewriteWatch
+        self,
+        source_tables: SourceTables,
+        notes: PartitionNotes,
+        watch: SchemaWatch,
+        rewrites: RewriteWatch,
+        troubles: Troubles,
     ) -> None:
         self._source_tables = source_tables
         self._notes = notes
         self._watch = watch
         self._rewrites = rewrites
+        self._troubles = troubles
         # Several of each, where a table has routes.
         self._roots: dict[int, tuple[SourceTableSpec, ...]] = {}  #: partitioned tables by OID
         self._leaves: dict[int, tuple[SourceTableSpec, ...]] = {}  #: their partitions by OID
@@ -79,6 +87,8 @@ class PartitionMessages:
             for spec in self._roots[root.oid]:
                 if self._is_applied_from(spec, commit_lsn):
                     self._notes.told(spec, relation.oid, str(relation.table), commit_lsn)
+                if _tells_other_rows(root, relation):
+                    self._troubles.miss_changes(spec, commit_lsn)
         return self._watch.follow(relation, commit_lsn, xid)
 
     def truncated(self, relation: Relation, commit_lsn: int, xid: int) -> None:
@@ -96,6 +106,17 @@ class PartitionMessages:
         """Whether a transaction's rows may not be in the target yet."""
         position = self._source_tables.position(spec)
         return position is None or commit_lsn >= position.lsn
+
+
+def _tells_other_rows(root: Relation, partition: Relation) -> bool:
+    """Whether old rows of a partition come without what the stream says to tell them by: the key of its root.
+
+    Each partition logs old rows by a replica identity of its own (`kuvasz.source.catalog.key.differs`), which may be
+    what it was by the next look. Without any, the source lets nobody change a row.
+    """
+    if partition.identity is ReplicaIdentity.FULL or not partition.key or not root.key:
+        return False
+    return root.identity is ReplicaIdentity.FULL or set(partition.key) != set(root.key)
 
 
 def _with(known: tuple[SourceTableSpec, ...], now: tuple[SourceTableSpec, ...]) -> tuple[SourceTableSpec, ...]:

@@ -24,7 +24,7 @@ class World(Scene):
         self.copy(self.items, POSITION)
         self.source_tables.set(self.items, State.STREAMING)
         looks = LastLooks(self.source_tables, lambda _: ())
-        self.rows = AncestorRows(self.source_tables, looks, self.context.troubles)
+        self.rows = AncestorRows(looks, self.context.troubles)
 
     @property
     def is_due(self) -> bool:

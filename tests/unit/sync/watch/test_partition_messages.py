@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kuvasz.model import Column, Relation, TableName
+from kuvasz.model import Column, Relation, ReplicaIdentity, TableName
+from kuvasz.state.tables import State
 from kuvasz.sync.watch.partition_messages import PartitionMessages
 from tests.support.changes import ITEMS
 from tests.support.scene import Scene
@@ -54,7 +55,7 @@ class World(Scene):
         self.rewritten: list[tuple[int, int]] = []  #: OID and transaction of each TRUNCATE
         remembers: Any = notes
         rewrites: Any = SimpleNamespace(truncated=lambda relation, xid: self.rewritten.append((relation.oid, xid)))
-        self.messages = PartitionMessages(self.source_tables, remembers, remembers, rewrites)
+        self.messages = PartitionMessages(self.source_tables, remembers, remembers, rewrites, self.context.troubles)
         self.copy(self.items, POSITION)
         self.messages.know_roots({50: (self.items,)})
         self.messages.know_leaves({50: (self.items,)}, {50: [10, 11]})
@@ -120,3 +121,36 @@ def test_partitions_are_those_of_the_last_look_at_their_root(world: World) -> No
     world.messages.know_leaves({50: (world.items,)}, {50: [11]})
     world.describe(partition(10), partition(11), partition(20))
     assert [oid for _, oid, *_ in world.told] == [11, 20]
+
+
+def identified(relation: Relation, *names: str, identity: ReplicaIdentity = ReplicaIdentity.DEFAULT) -> Relation:
+    columns = tuple(dataclasses.replace(one, is_key=one.name in names) for one in relation.columns)
+    return dataclasses.replace(relation, columns=columns, identity=identity)
+
+
+ALL = [column.name for column in ITEMS.columns]
+FULL = {"identity": ReplicaIdentity.FULL}
+
+
+@pytest.mark.parametrize(
+    ("root", "leaf", "is_due"),
+    [
+        (identified(ROOT, "id"), identified(partition(10), "id"), False),
+        (identified(ROOT, "id"), identified(partition(10), "n", identity=ReplicaIdentity.INDEX), True),
+        (identified(ROOT, "id"), identified(partition(10), *ALL, **FULL), False),
+        (identified(ROOT, *ALL, **FULL), identified(partition(10), "id"), True),
+        (identified(ROOT, "id"), identified(partition(10), identity=ReplicaIdentity.NOTHING), False),
+        (identified(ROOT), identified(partition(10), "id"), False),
+    ],
+    ids=["alike", "another index", "all of the row", "less than the root's", "none", "INSERTs alone"],
+)
+def test_a_partition_whose_old_rows_are_told_by_other_columns(
+    world: World, root: Relation, leaf: Relation, is_due: bool
+) -> None:
+    """Nobody would find them by these: what it sends of that time is not applied."""
+    world.source_tables.set(world.items, State.STREAMING)
+    world.describe(root, leaf, at=POSITION - 1)
+    assert not world.source_tables.look(world.items).is_resync_due, "the lake has that"
+    world.describe(root, leaf)
+    assert world.source_tables.look(world.items).is_resync_due is is_due
+    assert world.source_tables.is_streaming(world.items) is not is_due

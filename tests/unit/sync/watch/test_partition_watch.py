@@ -47,7 +47,7 @@ class World(Scene):
         schemas: Any = SimpleNamespace(follow=lambda relation, *_: self.followed.append(relation) or relation)
         members: Any = SimpleNamespace(has_any=False)
         rewrites: Any = SimpleNamespace(begin=lambda *_: None, truncated=lambda *_: None)
-        self.messages = PartitionMessages(self.source_tables, self.notes, schemas, rewrites)
+        self.messages = PartitionMessages(self.source_tables, self.notes, schemas, rewrites, self.context.troubles)
         self.watch = PartitionWatch(
             self.context, members, self.messages, self.notes, self.approvals, forget=self.forgotten.append
         )
