@@ -91,6 +91,7 @@ def aside_of(
         unchanged=tuple(mask if mask.any() else np.empty(0, np.bool_) for mask in unchanged),
         sources=folded.keys.take(root),
         waits=waits,
+        is_value=tuple(map(shape.is_value, range(len(shape.bindings)))),
     )
 
 

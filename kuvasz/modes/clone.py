@@ -8,11 +8,13 @@ under which the lake holds their earlier version; `complete` joins the two.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from kuvasz.decode import copytext, tuples
 from kuvasz.decode.cells import Cells
@@ -36,6 +38,9 @@ class Aside:
     sources: Keys  #: key under which the lake holds the earlier version, one per row that waits
     waits: Int32s | None = None  #: the rows that wait, the others are only kept in order with them; None: all
     messages: Int32s | None = None  #: of a clone, per row: which of the chunk's messages it is of
+    #: per lake field whether a cell that is missing cannot be NULL; none: nothing is said. Clones are copied again
+    #: when a column gets another field, so their rows have what they had.
+    is_value: tuple[bool, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +197,7 @@ def complete(
     waits: Int32s | None = None,
     *,
     is_soft: bool = False,
+    is_value: Sequence[bool] = (),
 ) -> pa.Table:
     """Fill the cells that were not sent from the rows' earlier versions.
 
@@ -201,10 +207,13 @@ def complete(
         earlier: One row for each that waits, in the same order; at least the columns that have unchanged cells.
         waits: As in `Aside`.
         is_soft: Whether rows that are deleted stay.
+        is_value: As in `Aside`.
 
     Raises:
         EarlierDeleted: Where they do, a row that lives waits for one of them.
+        EarlierLost: An earlier version has NULL for what cannot be NULL.
     """
+    place = np.arange(len(aside), dtype=np.int32)
     if waits is not None:
         place = np.zeros(len(aside), np.int32)
         place[waits] = np.arange(len(waits), dtype=np.int32)
@@ -219,8 +228,30 @@ def complete(
             columns.append(soft.settled(mask, aside.column(index), earlier.column(field.name)))
             continue
         old = earlier.column(field.name).cast(field.type)
+        if is_value and is_value[index] and old.null_count:
+            unset = np.flatnonzero(mask & old.is_null().combine_chunks().to_numpy(zero_copy_only=False))
+            if unset.size:
+                raise EarlierLost(int(place[unset[0]]), field.name)
         columns.append(_choose(mask, old, aside.column(index)))
     return pa.Table.from_arrays(columns, schema=aside.schema)
+
+
+class EarlierLost(DecodeError):
+    """An updated row leaves out a large value of a field, of which its earlier version has none.
+
+    Args:
+        row: Which of the rows that wait.
+        field: The field's name.
+    """
+
+    def __init__(self, row: int, field: str) -> None:
+        super().__init__(f"an updated row leaves out a large value, and its earlier version has none in {field}")
+        self.row = row
+        self.field = field
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        return EarlierLost, (self.row, self.field)
 
 
 def _choose(mask: np.ndarray, old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -16,7 +16,7 @@ from kuvasz.decode.tuples import Cells, RowChanges
 from kuvasz.errors import DecodeError, place_of, resync_of
 from kuvasz.fold import keys
 from kuvasz.fold.keys import Keys, Sids
-from kuvasz.model import Int32s, TableName, TableType, UInt32s, ValueType, Wire
+from kuvasz.model import Int32s, LakeType, TableName, TableType, UInt32s, ValueType, Wire
 from kuvasz.modes import defaults, owners
 from kuvasz.modes.owners import Owner
 from kuvasz.modes.row_rules import REDACTED, Evaluated, Transform, attach, mask, resolve
@@ -28,6 +28,9 @@ NO_COLUMN = -1
 OWN_COLUMN = -3
 DEFAULT_COLUMN = -4  #: of one that rows of the relation's time are older than: they have the field's default
 COMPUTED = -10
+
+#: What `out_of_range: null` may make NULL of values that are large enough to be kept out of line.
+_NULLED = frozenset({LakeType.DECIMAL, LakeType.LIST})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +188,11 @@ class Shape:
         if binding.column < 0:
             return np.zeros(len(rows), np.bool_)
         return np.asarray(cells.length[binding.column, rows] == UNCHANGED)
+
+    def is_value(self, index: int) -> bool:
+        """Whether a field is never NULL where its column has a large value: PostgreSQL keeps no NULL out of line."""
+        may_be_refused = self.out_of_range == "null" and self.bindings[index].type.kind in _NULLED
+        return self.bindings[index].column >= 0 and not may_be_refused
 
     def waiting(self, cells: Cells, rows: Int32s) -> Int32s:
         """Return those of the rows that have such a field."""

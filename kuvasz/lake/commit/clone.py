@@ -22,9 +22,10 @@ from kuvasz.lake.commit.resolution import Resolution
 from kuvasz.lake.executors.refused_rows import packed
 from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask, from_ipc
 from kuvasz.lake.format import naming
-from kuvasz.lake.format.binding import no_earlier_version
+from kuvasz.lake.format.binding import no_earlier_value, no_earlier_version
 from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.model import POSTGRES_EPOCH_US, TableType, Truncation
+from kuvasz.modes.clone import EarlierLost
 from kuvasz.modes.rejects import orphaned
 from kuvasz.modes.soft import DELETED_AT, EarlierDeleted
 
@@ -239,10 +240,13 @@ class CloneWriter:
                 )
         for item in waiting:
             error = results[item.number].error
-            if isinstance(error, EarlierDeleted):
+            if isinstance(error, EarlierDeleted | EarlierLost):
                 assert item.done.sources is not None
                 key = item.done.sources.take(np.array([error.row], np.int32))
-                raise no_earlier_version(owner_finder(item.step, item.done)(key), self._table.definition.name, 1)
+                source, name = owner_finder(item.step, item.done)(key), self._table.definition.name
+                if isinstance(error, EarlierLost):
+                    raise no_earlier_value(source, name, error.field)
+                raise no_earlier_version(source, name, 1)
             if error is not None:
                 raise error
 
@@ -260,6 +264,7 @@ class CloneWriter:
             bounded=self._table.definition.bounded,
             layout=self._table.definition.layout,
             waits=item.done.waits,
+            is_value=item.done.is_value,
             is_soft=self._table.definition.target.is_soft,
         )
 

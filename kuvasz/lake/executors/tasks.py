@@ -102,6 +102,7 @@ class ChunkDone:
     unchanged: tuple[np.ndarray, ...] = ()
     sources: Keys | None = None
     waits: Int32s | None = None  #: as in `clone.Aside`
+    is_value: tuple[bool, ...] = ()  #: as in `clone.Aside`
     waiting: bytes | None = None  #: Arrow IPC of `clone.ChunkOutcome.waiting`
     order: int = 0  #: as in `ChunkTask`
     closings: Closings | None = None
@@ -174,6 +175,7 @@ class ApplyChunks:
             unchanged=() if aside is None else aside.unchanged,
             sources=None if aside is None else aside.sources,
             waits=None if aside is None else aside.waits,
+            is_value=() if aside is None else aside.is_value,
             closings=applied.closings,
             delta=applied.delta,
             operations=tuples.operations_of(data, lengths, [one.end for one in task.owners] or [len(lengths)]),
@@ -198,6 +200,7 @@ class CompleteTask:
     layout: Layout
     waits: Int32s | None = None  #: as in `clone.Aside`
     is_soft: bool = False  #: as in `clone.complete`
+    is_value: tuple[bool, ...] = ()  #: as in `clone.Aside`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +220,9 @@ class CompleteRows:
         names = [field.name for field, mask in zip(aside.schema, task.unchanged, strict=True) if len(mask)]
         wanted = pa.schema([aside.schema.field(name) for name in names])
         earlier = read_scattered(self.properties, task.files, task.file_of, task.position_of, wanted)
-        rows = clone.complete(aside, task.unchanged, earlier, task.waits, is_soft=task.is_soft)
+        rows = clone.complete(
+            aside, task.unchanged, earlier, task.waits, is_soft=task.is_soft, is_value=task.is_value
+        )
         files, places = write_rows(self.properties, task.path, rows, task.bounded, task.layout)
         return ChunkDone(files=files, written=places)
 

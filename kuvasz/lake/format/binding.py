@@ -179,6 +179,19 @@ def no_earlier_version(source: str, table: str, rows: int) -> VersionLost:
     return VersionLost(message, hint=hint, source=source)
 
 
+def no_earlier_value(source: str, table: str, column: str) -> VersionLost:
+    """Return the error of rows whose earlier versions are from before their column had its field."""
+    message = (
+        f"{place_of(source, table, column)}: an updated row leaves out a large value that did not change, and its"
+        " earlier version in the lake has none: the column was given another type, or was added or left out, since"
+    )
+    hint = (
+        f"copy the table again: {resync_of(table)}; before such a change, ALTER TABLE … REPLICA IDENTITY FULL has"
+        " updates bring all values"
+    )
+    return VersionLost(message, hint=hint, source=source)
+
+
 def placed(error: KuvaszError, commit_lsn: int) -> KuvaszError:
     """Add the LSN of its transaction to a value's error."""
     if isinstance(error, DecodeError) and commit_lsn:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from kuvasz.errors import DecodeError
@@ -31,6 +33,16 @@ def test_a_chunk_waits_whole_and_in_order_for_what_was_not_sent() -> None:
     earlier = apply(insert(2, 0, "two"), insert(2, 0, "two")).rows
     completed = clone.complete(aside.rows, aside.unchanged, earlier, aside.waits)
     assert [row[3] for row in rows(completed)] == ["a", "two", "a", "two"]
+
+
+def test_a_large_value_that_the_earlier_version_has_none_of_is_refused() -> None:
+    aside = apply(update(1, 1, SAME), update(2, 2, SAME)).aside
+    assert aside is not None
+    earlier = apply(insert(1, 0, "one"), insert(2, 0, None)).rows
+    with pytest.raises(clone.EarlierLost) as raised:
+        clone.complete(aside.rows, aside.unchanged, earlier, aside.waits, is_value=aside.is_value)
+    error = pickle.loads(pickle.dumps(raised.value))  # it comes from an executor
+    assert (error.row, error.field) == (1, "body")
 
 
 def test_without_a_key_the_old_row_has_what_is_unchanged() -> None:

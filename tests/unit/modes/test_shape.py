@@ -31,6 +31,16 @@ def shape(**facts: object) -> Shape:
 CELLS = copytext.split_copy(copy_line([b"1", b"5", b"a"]) + copy_line([b"2", None, b"b"]), 3)
 
 
+def test_which_fields_have_a_value_where_their_column_has_a_large_one() -> None:
+    are = [shape().is_value(index) for index in range(5)]
+    assert are == [False, True, True, True, False], "not the sid, nor extra"
+    numbers = relation(Column(name="extra", pg_type=BUILTIN[1700], typmod=(38 << 16) + 4))
+    schema = LakeSchema(schema_id=0, fields=wanted(target(), numbers))
+    found = bind(target(), schema, ("id",), SEED, feed("eu"), numbers)
+    assert found.is_value(4)
+    assert not dataclasses.replace(found, out_of_range="null").is_value(4), "NaN is NULL then"
+
+
 def test_rows_have_the_sid_and_null_where_the_source_has_no_column() -> None:
     found = shape().rows(CELLS)
     assert found.schema == shape().schema

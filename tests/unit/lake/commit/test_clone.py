@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from kuvasz.errors import Retry
+from kuvasz.errors import Retry, VersionLost
 from kuvasz.lake.commit.write_stage import WriteStage
-from kuvasz.model import TableType
+from kuvasz.model import Relation, TableType
 from kuvasz.ports import Failure
+from kuvasz.typemap import BUILTIN
 from tests.support.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
 from tests.support.local_lake import LocalWorld
 
@@ -59,6 +62,37 @@ def test_an_appended_row_outlives_a_truncate(local_world: LocalWorld) -> None:
     eu = Sender()
     local_world.applied(work(eu.one(insert(1, 1)), eu.truncation(), eu.one(insert(1, 2))))
     assert sorted(local_world.table(TARGET).column("n").to_pylist()) == [1, 2]
+
+
+def retyped(kind: int, file: int) -> Relation:
+    """The catalog's relation with `body` of a type."""
+    columns = tuple(
+        dataclasses.replace(one, attnum=place, pg_type=BUILTIN[kind] if one.name == "body" else one.pg_type)
+        for place, one in enumerate(ITEMS.columns, 1)
+    )
+    return dataclasses.replace(ITEMS, columns=columns, attributes=len(columns), file=file)
+
+
+@pytest.mark.parametrize("table_type", [TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY])
+def test_a_large_value_of_another_type_is_not_taken_for_null(local_world: LocalWorld, table_type: TableType) -> None:
+    """Rows of before have it in `body__old`, and are not copied again: only an UPDATE that brings it has it."""
+    to, text, binary = target(table_type=table_type), retyped(25, 1), retyped(17, 2)
+    local_world.lake.prepare(to, feed(), text)
+    local_world.copy("eu", (1, 0, "one"), (2, 0, "two"), relation=text)
+    eu = Sender(relation=text)
+    local_world.applied(work(eu.one(update(1, 1, SAME))))
+    local_world.lake.prepare(to, feed(), binary, is_streaming=True)
+    eu.relation = binary
+    local_world.applied(work(eu.one(update(1, 2, r"\x01"))))
+    local_world.applied(work(eu.one(update(1, 3, SAME))))
+    found = {(row["n"], row["body"]) for row in local_world.table(TARGET).to_pylist() if row["id"] == 1}
+    assert found >= {(2, b"\x01"), (3, b"\x01")}
+    before = local_world.table(TARGET)
+    (failure,) = local_world.apply(work(eu.one(update(1, 4, SAME), update(2, 4, SAME))))
+    assert isinstance(failure, Failure)
+    assert isinstance(failure.error, VersionLost)
+    assert "source eu, table shop.items, column body: an updated row leaves out a large value" in str(failure.error)
+    assert local_world.table(TARGET) == before
 
 
 def test_a_transaction_in_parts_is_seen_at_its_end_whatever_waited_in_it(world: LocalWorld) -> None:
