@@ -488,7 +488,7 @@ def _rename_of(known: SourceColumns | None, column: Column) -> str:
 
 
 def _refuse_hidden(changes: Iterable[Change], target: Target, place: str) -> None:
-    """Refuse a new name of a column that the map hides or retypes by its earlier one.
+    """Refuse a new name of a column that the map hides, leaves out or retypes by its earlier one.
 
     Raises:
         SchemaError: There is one.
@@ -499,6 +499,9 @@ def _refuse_hidden(changes: Iterable[Change], target: Target, place: str) -> Non
         if change.before in target.mask:
             message = f"{place}: {change.describe()}, and the map masks it by its earlier name"
             raise SchemaError(message, hint="change the name in `mask`, and start again")
+        if change.before in target.exclude:  # else the entry would seem to fit: another column has the name by now
+            message = f"{place}: {change.describe()}, and the map leaves it out by its earlier name"
+            raise SchemaError(message, hint=f"write {change.name} into `exclude`, too")
         if change.before in target.types:
             message = f"{place}: {change.describe()}, and the map gives it a type by its earlier name"
             raise SchemaError(message, hint="change the name in `types` or `decimals`, and start again")

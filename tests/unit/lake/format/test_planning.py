@@ -324,6 +324,19 @@ def test_a_column_that_is_taken_again_is_copied() -> None:
     assert lake.follow(table).why_copy == ""
 
 
+def test_what_the_map_leaves_out_is_not_taken_under_another_name() -> None:
+    """Another column has the name that the map leaves out, so the entry seems to fit still."""
+    table = SourceTable()
+    lake, without = LakeTable(table), dataclasses.replace(TARGET, exclude=frozenset({"n"}))
+    lake.follow(table, target=without)
+    table.alter(2, name="n_before")
+    table.add("n")
+    with pytest.raises(SchemaError, match="n was renamed to n_before, and the map leaves it out by its earlier"):
+        lake.follow(table, target=without)
+    planned = lake.follow(table, target=dataclasses.replace(TARGET, exclude=frozenset({"n", "n_before"})))
+    assert (planned.steps, planned.told, planned.why_copy) == ((), (), "")
+
+
 def test_a_new_source_of_other_types_is_refused() -> None:
     lake = LakeTable(SourceTable())
     with pytest.raises(SchemaError, match="column n is string by its type text, but int in the lake"):
