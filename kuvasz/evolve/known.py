@@ -101,12 +101,15 @@ class SourceColumns:
 
     def is_of(self, message: Relation) -> bool:
         """Whether all columns of a message, which are numbered, have the types that were seen last."""
-        return all(
-            column.attnum not in self.columns
-            or (column.pg_type.oid, column.typmod)
-            == (self.columns[column.attnum].type_oid, self.columns[column.attnum].typmod)
-            for column in message.columns
-        )
+        return not self.older(message)
+
+    def older(self, message: Relation) -> frozenset[int]:
+        """Return the numbers of a message's columns that have other types than were seen last."""
+        known = ((column, self.columns.get(column.attnum)) for column in message.columns)
+        return frozenset(
+            column.attnum for column, one in known
+            if one is not None and (column.pg_type.oid, column.typmod) != (one.type_oid, one.typmod)
+        )  # fmt: skip
 
     @property
     def live(self) -> dict[str, KnownColumn]:

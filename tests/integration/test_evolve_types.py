@@ -32,7 +32,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "p{n} = 1234567890.12",
     ),
     "widened": ("w0 int DEFAULT 1, w1 real DEFAULT 0.1, w2 int", "ALTER w{n} TYPE {wide}", "w{n} = 1e10"),
-    "retyped": ("x0 int DEFAULT 4, x1 int DEFAULT 5, x2 int", "ALTER x{n} TYPE text USING 'v' || x{n}", "x{n} = 'x'"),
+    "retyped": (
+        "x0 int DEFAULT 4, x1 int DEFAULT 5, x2 int DEFAULT 6",
+        "ALTER x{n} TYPE text USING 'v' || x{n}",
+        "x{n} = 'x'",
+    ),
     "again": ("g0 text DEFAULT 'old', g1 text, g2 text", "DROP g{n}, ADD g{n} text", "g{n} = 'new'"),
     "enums": ("m mood DEFAULT 'fine'", "ADD VALUE 'm{n}'", "m = 'm{n}'"),
     "not_null": ("", "ALTER n {set} NOT NULL", "n = 7"),

@@ -128,7 +128,8 @@ class Shapes:
         seed = member.seed(table.seed, member.of(feed.source))
         left = {} if known is None else known.left
         defaulted = frozenset() if known is None else known.defaulted
-        bound = bind(target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted)
+        older = frozenset() if known is None else known.older(relation)
+        bound = bind(target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted, older)
         if target.has_members:
             bound = dataclasses.replace(bound, family=table.seed)
         return veil.unveil(view.apply(bound, relation), relation, table.name)

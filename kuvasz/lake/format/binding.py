@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from kuvasz import lsn, typemap
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, VersionLost, place_of, resync_of
-from kuvasz.lake.format.schema import SID, Field, LakeSchema, reading_type, reads
+from kuvasz.lake.format.schema import SID, Field, LakeSchema, is_same, reading_type, reads, source_type
 from kuvasz.model import Column, Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.modes import system_columns
 from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
@@ -28,6 +28,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
     live: frozenset[int] = frozenset(),
     left: Mapping[int, Sequence[int]] = MappingProxyType({}),
     defaulted: frozenset[int] = frozenset(),
+    older: frozenset[int] = frozenset(),
 ) -> Shape:
     """Return how a relation's columns meet a table's fields.
 
@@ -45,6 +46,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
             change of its type goes to the one that can hold it.
         defaulted: Ids of the fields whose default the source's rows have that are from before their columns. Other
             rows have NULL: the default of a field is that of the source for which it was added.
+        older: Numbers of the relation's columns that have another type by now.
 
     Raises:
         SchemaError: The table cannot hold them.
@@ -58,7 +60,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         name: str | None = one.name
         if is_numbered:
             fitting = choices(one, schema, fields, left)
-            found = next((field for field in fitting if reads(one, field)), None)
+            found = _held_by(one, fitting, key, is_older=one.attnum in older)
             if found is None and fitting and is_clone and fitting[0].field_id not in live:
                 continue  # of a column that is gone, and that had another type before it went
             if found is None and fitting:
@@ -119,6 +121,20 @@ def choices(
     now, free = by_id.get(fields.get(column.attnum, 0)), by_id.keys() - set(fields.values())
     earlier = [by_id[field_id] for field_id in left.get(column.attnum, ()) if field_id in free]
     return [] if now is None else [now, *reversed(earlier)]
+
+
+def _held_by(column: Column, fitting: Sequence[Field], key: tuple[str, ...], *, is_older: bool) -> Field | None:
+    """Return the first field that can hold a column; rows of an earlier type have that of their own, if there is one.
+
+    A text holds whatever was there before, but under the column's name the lake shows values of its type of now. Of
+    the key there is one field.
+    """
+    if is_older and fitting and fitting[0].name not in key:
+        made = source_type(column)
+        exact = next((field for field in fitting if is_same(made, field.type)), None)
+        if exact is not None:
+            return exact
+    return next((field for field in fitting if reads(column, field)), None)
 
 
 def _held_nowhere(target: Target, column: Column, field: Field, place: str) -> SchemaError:

@@ -10,8 +10,8 @@ from kuvasz.errors import SchemaError
 from kuvasz.lake.definition.columns import Columns
 from kuvasz.model import LakeType, Relation, TableType
 from kuvasz.typemap import BUILTIN
-from tests.support.lake_columns import World, feed
-from tests.support.source_table import BIGINT, TEXT
+from tests.support.lake_columns import HERE, TARGET, World, feed
+from tests.support.source_table import BIGINT, INT, TEXT, SourceTable
 
 
 def of_type(relation: Relation, name: str, kind: int) -> Relation:
@@ -75,3 +75,34 @@ def test_of_a_key_there_is_one_field(world: World) -> None:
 
 def test_a_source_that_nobody_knows_gets_nothing(world: World) -> None:
     assert world.columns.make_room(feed("us"), of_type(world.source.catalog(), "n", TEXT.oid)) == ()
+
+
+@pytest.mark.parametrize("table_type", [TableType.APPEND, TableType.CHANGELOG, TableType.HISTORY])
+def test_rows_from_before_a_column_became_text_keep_their_field(world: World, table_type: TableType) -> None:
+    before = world.source.catalog()
+    world.evolve(type=table_type)
+    world.source.alter(2, pg_type=TEXT)
+    world.source.rewrite()
+    world.evolve(is_streaming=True, type=table_type)
+    world.columns.make_room(feed(), before)
+    assert where(world.columns, before)["n"] == "n__old"
+    assert where(world.columns, world.source.catalog())["n"] == "n"
+
+
+def test_rows_from_before_a_key_became_text_keep_the_key(world: World) -> None:
+    before = world.source.catalog()
+    world.evolve(type=TableType.APPEND)
+    world.source.alter(1, pg_type=TEXT)
+    world.source.rewrite()
+    world.evolve(is_streaming=True, type=TableType.APPEND)
+    assert where(world.columns, before)["id"] == "id"
+
+
+def test_rows_of_a_column_that_fills_a_wider_field_stay_in_that(world: World) -> None:
+    """It left one of its own type, for another source has that name, but has had that type all the time."""
+    us = SourceTable(("id", INT), ("n", INT), ("m", BIGINT))
+    world.columns.evolve(TARGET, feed("us"), us.catalog(), is_streaming=False)
+    world.positions["us"] = HERE
+    world.source.alter(2, name="m")
+    world.evolve(is_streaming=True, type=TableType.APPEND, on_schema_change="evolve")
+    assert where(world.columns, world.source.catalog())["m"] == "m"
