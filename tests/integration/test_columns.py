@@ -119,3 +119,28 @@ def test_a_wrong_list_is_refused_with_its_place(database: Database, lake_folder:
         (error,) = pipeline.errors()
         assert "source shop_eu, table public.people: exclude names 'bodi'" in error
         assert "did you mean 'body'?" in error
+
+
+@pytest.mark.parametrize("kind", ["history", "changelog", "append"])
+def test_a_large_value_that_was_left_out_is_never_taken_for_null(
+    database: Database, lake_folder: LakeFolder, kind: str
+) -> None:
+    """Rows of before stay without it, and an UPDATE that does not change it has no other place to take it from."""
+    _fill(database)
+    database.execute("UPDATE people SET born = NULL")
+    without, whole = (
+        lake_folder.config(group({"eu": database}, {"people": {"type": kind} | entry}))
+        for entry in ({"exclude": ["body"]}, {})
+    )
+    with Pipeline(without, lake_folder, until_caught_up=True) as job:
+        assert job.ended() == 0
+    database.execute("UPDATE people SET n = 1 WHERE id = 1; UPDATE people SET n = 1, body = 'new' WHERE id = 2")
+    with Pipeline(whole, lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.people", State.ERROR)
+        assert "leaves out a large value that did not change" in pipeline.errors()[0]
+        pipeline.tell("resync", "shop.people", "shop_eu")
+        pipeline.wait_streaming()
+        database.execute("UPDATE people SET n = 2 WHERE id IN (1, 2)")
+        pipeline.wait_applied(database)
+        rows = pipeline.folder.session.table(f"{pipeline.folder.catalog}.shop.people").toArrow().to_pylist()
+        assert {row["id"]: row["body"][:3] for row in rows if row["n"] == 2} == {1: "xxx", 2: "new"}

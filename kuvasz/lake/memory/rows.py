@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from kuvasz.lake.format.binding import no_earlier_version
+from kuvasz.lake.format.binding import no_earlier_value, no_earlier_version
 from kuvasz.modes import clone, soft
 
 if TYPE_CHECKING:
@@ -130,10 +130,13 @@ class MemoryRows:
             before = _stacked(earlier, rows.schema)
             try:
                 completed = clone.complete(
-                    applied.aside.rows, applied.aside.unchanged, before, applied.aside.waits, is_soft=self._is_soft
-                )
+                    applied.aside.rows, applied.aside.unchanged, before, applied.aside.waits, is_soft=self._is_soft,
+                    is_value=applied.aside.is_value,
+                )  # fmt: skip
             except soft.EarlierDeleted as error:
                 raise no_earlier_version(source, self._table, 1) from error
+            except clone.EarlierLost as error:
+                raise no_earlier_value(source, self._table, error.field) from error
             rows = pa.concat_tables([rows, completed])
         if not self.is_growing:
             layer.put(applied.keys, applied.written.tolist(), rows, sid)
