@@ -13,7 +13,7 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.config.model import Initial, Origin
-from kuvasz.errors import KuvaszError, LakeError, OtherRule, SchemaError, SourceRefused
+from kuvasz.errors import KuvaszError, LakeError, OtherRule, SchemaError, SourceRefused, TableError
 from kuvasz.evolve.changes import compare
 from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema import SID, source_type, typed
@@ -86,6 +86,11 @@ class SourcePlan:
     error_code: int = 0  #: exit code of the error
 
     @property
+    def has_refused(self) -> bool:
+        """Whether a start would leave a table in error."""
+        return any(table.action == "error" for table in self.tables)
+
+    @property
     def is_due(self) -> bool:
         """Whether a start would change anything."""
         return bool(self.statements) or self.is_new_slot or any(_is_due(table) for table in self.tables)
@@ -112,9 +117,12 @@ def plans(config: Config, place_of: PlaceOf = nowhere) -> list[SourcePlan]:
 
 
 def exit_code(found: Sequence[SourcePlan]) -> int:
-    """Return the code of the worst error of a source, else 4 if changes are due, else 0."""
+    """Return the code of the worst error of a source, else 4 if changes are due, else 1 if a table is refused."""
     codes = [plan.error_code for plan in found if plan.error_code]
-    return max(codes) if codes else CHANGES_DUE if any(plan.is_due for plan in found) else 0
+    if not codes and any(plan.is_due for plan in found):
+        return CHANGES_DUE
+    codes += [TableError.exit_code for plan in found if plan.has_refused]
+    return max(codes, default=0)
 
 
 def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: PlaceOf, secret: bytes) -> SourcePlan:
@@ -386,7 +394,8 @@ def _render_source(plan: SourcePlan) -> list[str]:
     for table in plan.tables:
         lines += _render_table(table)
     if plan.error is None and not plan.is_due:
-        lines.append("  nothing to change: the stream goes on")
+        others = ", but for tables in error" if plan.has_refused else ""
+        lines.append(f"  nothing to change: the stream goes on{others}")
     return [*lines, ""]
 
 

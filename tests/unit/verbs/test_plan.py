@@ -59,8 +59,8 @@ def planned(
     [
         ({}, False),
         ({"tables": (FOLLOW,)}, False),
-        ({"tables": (REFUSED,)}, False),
         ({"tables": (FOLLOW, COPY)}, True),
+        ({"tables": (REFUSED, COPY)}, True),
         ({"tables": (dataclasses.replace(COPY, action="skip"),)}, True),
         ({"tables": (dataclasses.replace(FOLLOW, columns=(ID, PRICE)),)}, True),
         ({"is_new_slot": True}, True),
@@ -72,6 +72,13 @@ def test_what_a_start_would_change_is_due(facts: dict[str, Any], is_due: bool) -
     assert found.is_due is is_due
     assert plan.exit_code([SOURCE, found]) == (4 if is_due else 0)
     assert plan.as_json([found])[0]["is_due"] is is_due
+
+
+def test_a_table_that_a_start_leaves_in_error_is_not_nothing_to_do() -> None:
+    """Its rows were made by another rule, which `kuvasz check` does not look at."""
+    found = dataclasses.replace(SOURCE, tables=(FOLLOW, REFUSED))
+    assert (found.is_due, plan.exit_code([SOURCE, found])) == (False, 1)
+    assert "  nothing to change: the stream goes on, but for tables in error" in plan.render([found]).splitlines()
 
 
 def test_what_a_table_may_lack_is_told_and_is_no_change() -> None:
