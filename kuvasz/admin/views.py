@@ -116,19 +116,24 @@ def readyz(snapshot: Snapshot) -> list[str]:
     """Return what is still on its way: a table is settled when it streams, is paused, or has an error to show.
 
     A source in error is named with it, if it waits for a person or has tables that are not settled; one that is tried
-    again with its tables where they were is no reason to take kuvasz out.
+    again with its tables where they were is no reason to take kuvasz out. Of one that does not stream and has no
+    tables yet, as they come of patterns, schemas or regular expressions, nobody knows which there are.
     """
     view = snapshot.view
     if view.phase != "running":
         return [f"kuvasz is {view.phase}"]
     unsettled = [table for table in view.tables if table.state not in _SETTLED]
-    open_sources = {table.database for table in unsettled}
+    unseen = {source.name for source in view.sources if source.state != "streaming"}
+    unseen = unseen and unseen - {table.source for table in view.tables}
+    unseen = unseen and unseen - {table.database for table in view.tables}  # it has members alone
+    open_sources = {table.database for table in unsettled} | unseen
     failed = {source.name: source for source in view.sources if source.error is not None}
     reasons = [
         f"{place_of(name)}: {source.state}: {(source.error or '').partition(_NEWLINE)[0]}"
         for name, source in failed.items()
         if source.state == "error" or name in open_sources
     ]
+    reasons += [f"{place_of(name)}: its tables are not known yet" for name in sorted(unseen - failed.keys())]
     return reasons + [
         f"{place_of(table.database, table.table)}: {table.state.value}"
         for table in unsettled

@@ -190,6 +190,21 @@ def test_a_source_that_waits_for_a_person_is_not_ready() -> None:
     assert views.readyz(snapshot(source=lost)) == ["source shop_eu: error: slot kuvasz_shop_eu is gone"]
 
 
+@pytest.mark.parametrize(
+    ("source", "reasons"),
+    [
+        ({"state": "starting"}, ["source shop_eu: its tables are not known yet"]),
+        ({"state": "waiting", "error": "no answer\nhint: start it"}, ["source shop_eu: waiting: no answer"]),
+        ({"state": "streaming"}, []),
+    ],
+)
+def test_a_source_whose_tables_nobody_has_seen_yet_is_not_ready(source: dict, reasons: list[str]) -> None:
+    """They come of a pattern: before its first look, or while its server is away, the map has none of them."""
+    seen = snapshot(source=source)
+    view = dataclasses.replace(seen.view, tables=())
+    assert views.readyz(dataclasses.replace(seen, view=view)) == reasons
+
+
 def test_not_ready_before_and_after() -> None:
     assert views.readyz(snapshot(phase="starting")) == ["kuvasz is starting"]
     assert views.readyz(snapshot(phase="stopping")) == ["kuvasz is stopping"]
