@@ -40,6 +40,12 @@ _LOOKS_TO_GIVE_UP = 2
 
 _A_HUMAN = SlotLost.exit_code
 
+#: In place of the tables of a source that nobody has looked at yet: patterns and the like do not say which it has.
+_UNSEEN: Mapping[str, Any] = {
+    "table": "", "mapped_as": None, "target": "", "state": "new", "error": None, "retry_at": None,
+    "durable_lsn": None, "valid_through": None,
+}  # fmt: skip
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
@@ -259,7 +265,7 @@ def _standings(
         _standing(source, table, moment, is_doubtful=is_end_of_wal and source["state"] != "streaming")
         for source in answer["sources"]
         if moment.concerns(source["source"])
-        for table in source["tables"]
+        for table in source["tables"] or ([] if source["state"] == "streaming" else [_UNSEEN])
         if selection.has(_state(source["source"], table), sids.get(source["source"]))
     )
 

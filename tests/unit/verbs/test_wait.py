@@ -130,6 +130,20 @@ def test_where_the_wal_of_a_source_ends_that_does_not_stream_may_be_that_of_anot
     assert wait.exit_code(wait.run(config, sid="eu", table="items", through="1970-01-01 09:00")) == 5
 
 
+def test_a_source_whose_tables_nobody_has_seen_yet_is_waited_for(world: World, config: Config) -> None:
+    """They come of a pattern, and its server was away when kuvasz started: that the others are there is not all."""
+    away = source("us", state="waiting", error="no answer\nhint: start it")
+    world.answers = [[source("eu", table(), table("orders")), away]]
+    outcome = wait.run(config, through="1970-01-01 10:00", timeout="0")
+    assert (wait.exit_code(outcome), wait.render(outcome).splitlines()[1:]) == (
+        1, ["source shop_us: its source is waiting: no answer"]
+    )  # fmt: skip
+    assert wait.exit_code(wait.run(config, through="1970-01-01 10:00", table="items", timeout="0")) == 0
+    assert wait.exit_code(wait.run(config, through="1970-01-01 10:00", sid="eu", timeout="0")) == 0
+    world.answers = [[source("eu", table()), source("us")]]
+    assert wait.exit_code(wait.run(config, through="1970-01-01 10:00", timeout="0")) == 0, "it has none, as it seems"
+
+
 def test_when_the_time_is_up_it_says_what_is_behind_and_by_how_much(world: World, config: Config) -> None:
     world.answers = [[
         source("eu", table(), table("orders", valid_through="1970-01-01T09:58:58.500+00:00")),
