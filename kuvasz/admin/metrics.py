@@ -52,7 +52,7 @@ HELP = {
     "kuvasz_rejected_rows": "Rows that did not fit their table and were written down instead, since the start.",
     "kuvasz_verified_timestamp_seconds": "Unix time of a table's last comparison on a schedule, the oldest of all.",
     "kuvasz_differing_keys": "Keys that differed between table and source when they were compared, and do still.",
-    "kuvasz_comparisons_failing": "Sources of which the last comparison of the table on a schedule came to no end.",
+    "kuvasz_comparisons_failing": "Sources whose last comparison of the table on a schedule left all or some open.",
     "kuvasz_commit_conflicts": "Commits made again because another writer was faster at the table.",
     "kuvasz_last_wire_message_timestamp_seconds": "Unix time at which the source was last heard, also when idle.",
     "kuvasz_waiting_bytes": "Raw changes in memory on their way to the lake.",
@@ -242,7 +242,7 @@ def _verdicts(
     )  # fmt: skip
     yield _gauge(
         "kuvasz_comparisons_failing", labels,
-        [(key, sum(one.is_failing for one in verdicts)) for key, verdicts in tried.items() if verdicts],
+        [(key, sum(one.is_open for one in verdicts)) for key, verdicts in tried.items() if verdicts],
     )  # fmt: skip
 
 

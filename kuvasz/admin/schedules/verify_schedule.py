@@ -49,6 +49,8 @@ _MEMBERS_S: Final = 600.0
 #: In place of a source: the rows of a target that are of no source.
 NOBODY: Final = ""
 
+_UNDECIDED: Final = "{keys:,} keys change all the time and could not be decided"
+
 _KINDS: Final = ("missing", "extra", "changed", "doubled", "faults")
 
 
@@ -204,7 +206,8 @@ class VerificationSchedule:
             return
         verdict = Verdict(
             at=began, lsn=report.lsn, rows=report.source_rows, differences=report.differences, left=report.left,
-            tried_at=began,
+            tried_at=began, undecided=report.undecided,
+            error=_UNDECIDED.format(keys=report.undecided) if report.undecided else "",
         )  # fmt: skip
         self._app.verdicts.put(key, verdict)
         facts = {"source": source or "nobody", "table": target, "lsn": report.lsn, "rows": report.source_rows,

@@ -16,13 +16,20 @@ class Verdict:
     rows: int = 0  #: that the source had
     differences: int = 0  #: keys that differed
     left: int = 0  #: of them, those that differ still
-    error: str = ""  #: why the last attempt came to no end
+    error: str = ""  #: why the last attempt came to no end, or what it left open
     tried_at: float = 0.0  #: unix seconds of the last attempt
     is_left_out: bool = False  #: there is nothing to compare, as `error` says, and that is as it should be
+
+    undecided: int = 0  #: keys that changed all the time, so that nobody knows of them
 
     @property
     def is_failing(self) -> bool:
         """Whether the last attempt came to no end."""
+        return self.is_open and not self.undecided
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows of all of the table whether it is equal to its source."""
         return bool(self.error) and not self.is_left_out
 
     @classmethod
@@ -36,6 +43,7 @@ class Verdict:
             at=float(found["at"]), lsn=str(found["lsn"]), rows=int(found["rows"]),
             differences=int(found["differences"]), left=int(found["left"]), error=str(found["error"]),
             tried_at=float(found["tried_at"]), is_left_out=bool(found.get("is_left_out")),
+            undecided=int(found.get("undecided", 0)),
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:

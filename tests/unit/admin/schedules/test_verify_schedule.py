@@ -162,6 +162,20 @@ def test_a_table_that_the_map_leaves_out_has_not_failed_and_one_that_is_not_copi
     assert [one.table for one in caplog.records if getattr(one, "event", "") == "verify_failed"] == ["shop.others"]  # type: ignore[attr-defined]
 
 
+def test_keys_that_could_not_be_decided_are_no_proof_and_keep_nobody_waiting(scene: Scene) -> None:
+    """An UPDATE that leaves out a large value says not what the row is: a wrong one there would never be found."""
+    scene.finds[ITEMS] = Report(source="shop_eu", table="items", target="shop.items", lsn="0/9", source_rows=7,
+                                undecided=3)  # fmt: skip
+    assert len(scene.look(4)) == 4
+    found = scene.app.verdicts.all()[ITEMS]
+    assert (found.at, found.is_open, found.is_failing) == (scene.now, True, False)
+    assert found.error == "3 keys change all the time and could not be decided"
+    scene.finds.clear()
+    scene.now += 3600
+    scene.look(4)
+    assert not scene.app.verdicts.all()[ITEMS].is_open
+
+
 def test_tables_that_left_are_forgotten_but_not_while_their_source_begins(scene: Scene) -> None:
     gone = ("shop.gone", "shop_eu")
     scene.app.verdicts.put(gone, Verdict(at=scene.now))
