@@ -206,7 +206,16 @@ class AdminServer:
     def _told_status(self) -> Page[dict[str, Any]]:
         """Return what `/status` says to who may see all of it."""
         errors = ErrorView(redact=self.redact, is_trusted=True)
-        return Page(lambda: self.observer.show(lambda now: views.status(now, errors)))
+        return Page(lambda: self.observer.show(lambda now: views.status(now, errors) | self._elsewhere()))
+
+    def _elsewhere(self) -> dict[str, Any]:
+        """Return what is added where other processes apply groups of the map, of which nothing is known here."""
+        mine, mapped = self._app.groups, [group.database for group in self._app.config.databases]
+        others = [] if mine is None else [name for name in mapped if name not in mine]
+        told = [
+            f"group {name} is applied by another process: ask that one, or all by `kuvasz wait`" for name in others
+        ]
+        return {"silent": told} if told else {}
 
     def webhooks(self, stored: StoredNotices) -> Webhooks:
         """Return the webhooks, which are counted from now on; how far they have been told is stored."""

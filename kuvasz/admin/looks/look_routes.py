@@ -112,7 +112,9 @@ LOOK_ROUTES: Final = (
         "The answer comes when it does, when a table does not come without a person, or when the time is up:"
         " `reached` and `stuck` say which. Without a moment it is where the WAL of each source ends now: they are"
         " asked.",
-        Role.OPERATOR, {"type": "object", "required": ["reached", "stuck", "seconds", "through", "lsns", "tables"]},
+        Role.OPERATOR, {"type": "object", "required": [
+            "reached", "stuck", "seconds", "through", "lsns", "silent", "tables",
+        ]},
         (
             Parameter(
                 name="through", about="What had committed by then, UTC unless it says otherwise.", schema=_TEXT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,6 +48,18 @@ def test_the_verb_itself_says_what_is_behind(world: AdminWorld) -> None:
     assert [(one["target"], one["is_there"]) for one in found["tables"]] == [
         ("shop.items", False), ("shop.others", False),
     ]  # fmt: skip
+
+
+def test_of_groups_that_another_process_applies_nothing_is_called_reached(world: AdminWorld, tmp_path: Path) -> None:
+    document = json.loads((tmp_path / "map.yaml").read_text())
+    other = {"database": "crm", "urls": [{"url": "postgresql:///crm"}], "tables": {"people": None}}
+    (tmp_path / "map.yaml").write_text(json.dumps(document | {"databases": [*document["databases"], other]}))
+    world.loaded = load(tmp_path / "map.yaml", {})
+    world.app.config, world.app.groups = world.loaded.config, frozenset({"shop"})
+    _, found = world.ask("/api/wait?through=2026-11-22T10:00&timeout=0", method="GET")
+    assert found["silent"] == ["group crm is applied by another process: ask that one, or all by `kuvasz wait`"]
+    _, found = world.ask("/api/wait?through=2026-11-22T10:00&timeout=0&sid=eu", method="GET")
+    assert found["silent"] == []
 
 
 @pytest.mark.parametrize(
