@@ -47,6 +47,11 @@ class FieldPlan:
         """Return the names of the key's fields after the steps."""
         return tuple(self.added[-one].name if one < 0 else self.now[one].name for one in self.key)
 
+    def moved_key(self) -> tuple[str, ...]:
+        """Return the names of the key's columns that are in another field than they were."""
+        names = zip(self._old_key, self.key, self.key_names(), strict=True)
+        return tuple(name for before, now, name in names if before != now)
+
     def rename(self, field_id: int, name: str) -> None:
         """Give a field another name."""
         self.now[field_id] = dataclasses.replace(self.now[field_id], name=name)

@@ -230,6 +230,7 @@ class _Planning:
         for change in found if self._target.filter is not None else ():
             if not self._counts(change):
                 self._copy(change)  # the filter may look at it
+        moved = self._fields.moved_key()
         has_other_key = (was_keyed or self._target.type in _FOUND_BY_KEY) and self._take_key()
         refuse_alike(self._fields.all(), self._place)
         return Evolution(
@@ -241,7 +242,7 @@ class _Planning:
             renamed=self._fields.renamed(),
             why_copy=self._why_copy,
             has_other_key=has_other_key,
-            why_other_keys=_why_other_keys(changes, self._relation),
+            why_other_keys=_why_other_keys(changes, self._relation) or next(map(_why_moved, moved), ""),
             is_change=bool(changes) or has_other_key,
         )
 
@@ -436,7 +437,7 @@ class _Planning:
             to = -column.attnum
         self._fields.key = [to if one == field.field_id else one for one in self._fields.key]
         self._told.append(what)
-        self._want_copy(f"column {column.name} was given another type")
+        self._want_copy(_why_moved(column.name))
 
     # Copy and key
 
@@ -473,6 +474,10 @@ class _Planning:
 
 def _why(change: Change) -> str:
     return f"{change.describe()}: {change.why_copy}"
+
+
+def _why_moved(name: str) -> str:
+    return f"column {name} was given another type"
 
 
 def _why_other_keys(changes: Iterable[Change], relation: Relation) -> str:

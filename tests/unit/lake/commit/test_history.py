@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from kuvasz.errors import SchemaError
 from kuvasz.model import SourcePosition, TableType
 from tests.support.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
 from tests.support.local_lake import LocalWorld
@@ -154,3 +157,21 @@ def test_a_first_copy_is_there_from_the_beginning_of_time(world: LocalWorld) -> 
     world.lake.prepare(target("shop.other", table_type=TableType.HISTORY), feed(name="shop.other"), ITEMS)
     world.lake.copy(feed(name="shop.other"), ITEMS, [Lines(((1, 1, "b"),))], at, lambda *_: None)
     assert world.versions("shop.other") == [(1, 1, None, None, False)]
+
+
+def test_a_key_of_another_type_ends_its_versions_by_a_copy_alone(local_world: LocalWorld) -> None:
+    """The map has the key be a text: versions of before have it in `id__old`, where no change of a row finds them."""
+    columns = tuple(dataclasses.replace(one, attnum=place) for place, one in enumerate(ITEMS.columns, 1))
+    table = dataclasses.replace(ITEMS, columns=columns, attributes=len(columns), file=1)
+    numbers = target(table_type=TableType.HISTORY)
+    texts = dataclasses.replace(numbers, types={"id": "string"})
+    local_world.lake.prepare(numbers, feed(), table)
+    local_world.copy("eu", (1, 0, "one"), relation=table)
+    with pytest.raises(SchemaError, match="column id was given another type, and rows are identified by it"):
+        local_world.lake.prepare(texts, feed(), table)
+    local_world.lake.forget(TARGET, "eu")
+    local_world.lake.prepare(texts, feed(), table)
+    local_world.copy("eu", (1, 0, "one"), lsn=2000, relation=table)
+    local_world.applied(work(Sender(relation=table, start=2000).one(update(1, 1, "two"))))
+    is_open = [row for row in local_world.table(TARGET).to_pylist() if row["kvsz_end"].year == 9999]
+    assert [(row["id"], row["n"]) for row in is_open] == [("1", 1)]

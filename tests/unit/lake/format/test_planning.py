@@ -230,6 +230,20 @@ def asking(**types: str) -> Target:
     return dataclasses.replace(TARGET, types=types)
 
 
+def test_a_key_of_another_type_by_the_map_is_no_longer_what_identified_rows() -> None:
+    """Versions of a history that are open would never end: the field that their keys are in is another one."""
+    table = SourceTable()
+    lake, target = LakeTable(table), dataclasses.replace(asking(id="string"), type=TableType.HISTORY)
+    assert lake.plan(table, target=target).why_other_keys == "column id was given another type"
+    assert lake.plan(table, target=dataclasses.replace(target, types={"n": "string"})).why_other_keys == ""
+    numbers = SourceTable(("id", NUMERIC), ("n", INT))
+    numbers.alter(1, typmod=numeric(38, 2))
+    lake = LakeTable(numbers)
+    numbers.alter(1, typmod=numeric(40, 2))  # which writes no row anew
+    planned = lake.plan(numbers, target=dataclasses.replace(TARGET, type=TableType.HISTORY))
+    assert planned.why_other_keys == "column id was given another type"
+
+
 @pytest.mark.parametrize(
     ("column", "names"),
     [("n", ["id", "n__old", "name", "n"]), ("id", ["id__old", "n", "name", "id"]), ("name", ["id", "n", "name"])],
