@@ -158,6 +158,7 @@ def of(
     fields: Mapping[int, int],
     before: SourceColumns | None = None,
     from_lsn: int | None = None,
+    sight: Sight | None = None,
 ) -> SourceColumns:
     """Return what is to be remembered of a relation as the catalog describes it.
 
@@ -166,6 +167,7 @@ def of(
         fields: Number -> id of the lake's field.
         before: What was remembered; its columns that are gone stay as dropped ones.
         from_lsn: Rows that committed before it are in the lake; None: not known.
+        sight: What the look showed; None: the relation says.
     """
     if before is not None and before.oid != relation.oid:
         before = None
@@ -194,7 +196,7 @@ def of(
     return SourceColumns(
         oid=relation.oid, columns=columns, file=relation.file, attributes=relation.attributes,
         leaf_files=relation.leaf_files, uniqueness=_uniqueness(relation, before),
-        sights=sights.added(() if before is None else before.sights, sights.of(relation), from_lsn),
+        sights=sights.added(() if before is None else before.sights, sight or sights.of(relation), from_lsn),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import CopyNeeded, SchemaAwaited, SchemaError, SchemaHeld, place_of, resync_of, retry_of
-from kuvasz.evolve import column_notes
+from kuvasz.evolve import column_notes, sights
 from kuvasz.lake.definition.agreement import Agreement
 from kuvasz.lake.definition.known_sources import KnownSources
 from kuvasz.lake.definition.noted_columns import ColumnNotes
@@ -131,7 +131,7 @@ class Columns:
         if target.is_soft:
             self._have_deletions()
         restored = () if is_streaming else self._see_schema(feed)
-        planned, relation, is_numbered = self._plan_for(target, feed, relation)
+        planned, view, is_numbered = self._plan_for(target, feed, relation)
         place = feed.place
         awaited = self._agreement.ask(feed.source, planned.renamed)
         if awaited and target.on_schema_change == "agree":
@@ -142,7 +142,7 @@ class Columns:
             self._refuse_other_rows(target, planned, place, has_rows=feed.source in self._positions)
         why = planned.why_copy
         if not is_streaming:  # else the map is what it was
-            numbers = rule.numbered(target, relation, planned.reads.values())
+            numbers = rule.numbered(target, view, planned.reads.values())
             other = self._rules.go_by(target, feed, numbers)
             why = why or other
         if self._definition.is_bag and (planned.steps or planned.is_change):
@@ -162,7 +162,7 @@ class Columns:
             self._forget_position(feed.source)
         elif not is_streaming:
             self._rules.remember(target, feed.source)
-        self._change(feed, relation, planned, is_remembered=is_numbered)
+        self._change(feed, relation, view, planned, is_remembered=is_numbered)
         told = (*restored, *planned.told)
         return (*told, self._told_of_rows(target.type, why)) if is_followed else told
 
@@ -262,15 +262,25 @@ class Columns:
             hint = f"added anew it would be empty: copy the table again: {resync_of(table.name)}"
             raise SchemaError(message, hint=hint)
 
-    def _change(self, feed: Feed, relation: Relation, planned: Evolution, *, is_remembered: bool) -> None:
-        """Change schema and properties in one commit, if they change."""
+    def _change(
+        self, feed: Feed, relation: Relation, view: Relation, planned: Evolution, *, is_remembered: bool
+    ) -> None:
+        """Change schema and properties in one commit, if they change.
+
+        Args:
+            feed: The source table.
+            relation: As the catalog has it, which is how messages will name its columns.
+            view: As it counts for the table.
+            planned: What is to be done.
+            is_remembered: Whether it is to be remembered.
+        """
         table = self._definition
         before, position = self.known.get(feed.source), self._positions.get(feed.source)
         from_lsn = None if position is None else position.lsn
         remembered: list[SourceColumns] = []
 
         def properties(schema: LakeSchema) -> dict[str, str | None]:
-            remembered.append(planned.columns(relation, schema, before, from_lsn))
+            remembered.append(planned.columns(view, schema, before, from_lsn, sights.of(relation)))
             is_noted = remembered[-1] == before and not self._noted.is_earlier(feed.source)
             if (is_noted and planned.key == table.key) or not is_remembered:
                 return {}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kuvasz.evolve.known import SourceColumns
+    from kuvasz.evolve.sights import Sight
     from kuvasz.lake.format.schema import LakeSchema
     from kuvasz.lake.format.schema_steps import Step
     from kuvasz.model import Relation
@@ -37,15 +38,21 @@ class Evolution:
     moved: tuple[str, ...] = ()  #: names that the map's expressions read, and that mean other columns now
 
     def columns(
-        self, relation: Relation, schema: LakeSchema, before: SourceColumns | None, from_lsn: int | None = None
+        self,
+        relation: Relation,
+        schema: LakeSchema,
+        before: SourceColumns | None,
+        from_lsn: int | None = None,
+        sight: Sight | None = None,
     ) -> SourceColumns:
         """Return what to remember, given the schema after the steps.
 
         Args:
-            relation: From the catalog.
+            relation: From the catalog, as the map makes it.
             schema: The lake table's, after the steps.
             before: What was remembered until now.
             from_lsn: Rows that committed before it are in the lake; None: not known.
+            sight: What the look showed, whatever the map makes of it; None: the relation says.
         """
         fields, defaults = dict(self.fields), {}
         for number, name in self.added.items():
@@ -53,7 +60,7 @@ class Evolution:
             assert field is not None
             fields[number] = field.field_id
             defaults[number] = 0 if field.initial_default is None else field.field_id
-        known = known_columns.of(relation, fields, before, from_lsn)
+        known = known_columns.of(relation, fields, before, from_lsn, sight)
         columns = {
             number: dataclasses.replace(column, default_of=defaults.get(number, column.default_of))
             for number, column in known.columns.items()

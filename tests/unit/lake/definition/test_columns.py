@@ -9,6 +9,8 @@ import pytest
 
 from kuvasz.errors import CopyNeeded, OtherRule, SchemaAwaited, SchemaError, SchemaHeld
 from kuvasz.evolve import column_notes
+from kuvasz.evolve.column_numbers import Time
+from kuvasz.evolve.column_numbers import number as numbered
 from kuvasz.lake.executors.expressions import Projection
 from kuvasz.lake.format import rule
 from kuvasz.lake.format.schema_steps import AddField, RenameField
@@ -368,3 +370,29 @@ def test_another_key_of_the_map_stops_what_is_not_copied_again(keyed: World, kin
         follow(keyed, **AS_IT_IS, key=("n",), type=kind)
     assert caught.value.hint == "change the key back, or choose another `target`"
     assert keyed.definition.key == ("id",)
+
+
+def test_a_masked_column_is_looked_for_as_what_the_source_has_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the lake it is a text. Who took a number's messages for it would take them for those of another column."""
+
+    def masked(_: object, target: object, relation: Relation, *__: object) -> Projection:
+        columns = tuple(dataclasses.replace(c, pg_type=TEXT) if c.name == "n" else c for c in relation.columns)
+        view = dataclasses.replace(relation, columns=columns)
+        return Projection(relation=view, columns=tuple(range(len(columns))), transform=None)
+
+    monkeypatch.setattr(Expressions, "project", masked)
+    source = world.source
+    source.alter(3, name="x", pg_type=INT)
+    source.lsn += 10
+    world.evolve()
+    message = source.message()
+    lsn, xid = source.begin()
+    source.drop(2)
+    source.alter(3, name="y")
+    source.add("z")
+    known = world.columns.known["eu"]
+    answer = numbered(message, known.history(source.catalog()), Time.of(lsn, xid))
+    assert answer.relation is None, [column.attnum for column in answer.relation.columns]
+    assert answer.is_open, "the messages may be of those columns, or of others"
