@@ -8,6 +8,8 @@ in a file the last is the newest, which is how a lost index is read again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -86,6 +88,7 @@ def aside_of(
     if (root < 0).any():
         raise never_sent(shape, int(kept[waits][np.argmin(root)]))
     unchanged = [shape.unchanged(changes.new, index, kept) for index in range(len(shape.bindings))]
+    _refuse_mixed(shape, unchanged)
     return Aside(
         rows=rows,
         unchanged=tuple(mask if mask.any() else np.empty(0, np.bool_) for mask in unchanged),
@@ -93,6 +96,18 @@ def aside_of(
         waits=waits,
         is_value=tuple(map(shape.is_value, range(len(shape.bindings)))),
     )
+
+
+def _refuse_mixed(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:
+    """Refuse rows whose values would be those that another rule of the map made of what did not change."""
+    for binding, mask in zip(shape.bindings, unchanged, strict=True):
+        if binding.is_mixed and mask.any():
+            message = (
+                f"{shape.place}, column {binding.name}: updated rows leave out a large value that did not change, and"
+                " another rule of the map made what the lake has of it"
+            )
+            hint = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
+            raise DecodeError(message, hint=hint)
 
 
 def _without_key(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:

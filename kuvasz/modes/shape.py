@@ -43,6 +43,7 @@ class Binding:
     mask: str | None = None  #: how the value is hidden; see `transform.mask`
     source: str = ""  #: the column's name at the source, for messages
     is_veiled: bool = False  #: its values are hidden so already
+    is_mixed: bool = False  #: it is masked or computed, and rows are there for which another rule of the map did so
 
     @property
     def computed(self) -> int | None:

@@ -61,6 +61,7 @@ FOLLOWED = {
     r"ALTER PUBLICATION|kuvasz alters it|drop the publication: kuvasz makes": (
         "integration/test_publication.py", "execute(caught.value.hint)",
     ),
+    r"FULL makes updates carry it; for those that came": ("integration/test_rules.py", "items REPLICA IDENTITY FULL"),
     r"give the table REPLICA IDENTITY FULL": ("integration/test_publication.py", "execute(caught.value.hint)"),
     r"REPLICA IDENTITY FULL makes it carry all|pg_drop_replication_slot|^ALTER SYSTEM": (
         "integration/test_hints_of_sql.py", "# as the hint says",

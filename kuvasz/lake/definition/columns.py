@@ -162,6 +162,7 @@ class Columns:
             self._forget_position(feed.source)
         elif not is_streaming:
             self._rules.remember(target, feed.source)
+            self.shapes.mix(feed.source, is_mixed=self._rules.is_mixed(feed.source))
         self._change(feed, relation, view, planned, is_remembered=is_numbered)
         told = (*restored, *planned.told)
         return (*told, self._told_of_rows(target.type, why)) if is_followed else told

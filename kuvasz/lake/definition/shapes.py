@@ -38,6 +38,7 @@ class Shapes:
         self._known = known
         self._expressions = expressions
         self._targets: dict[str, Target] = {}  #: source -> what the map says for it; see `target_of`
+        self._mixed: set[str] = set()  #: sources; see `mix`
         self._cached: dict[tuple[str, Relation], Shape] = {}
         self._last: dict[str, tuple[Relation, Shape]] = {}  # by source: to hash a relation takes longer than all else
         self._kinds: list[tuple[Shape, Shape]] = []  # nobody's, and the first one of that kind
@@ -66,6 +67,13 @@ class Shapes:
             if target != self.target_of(source):
                 self._targets[source] = target
                 self.forget()  # all of them: kinds are known by ids, which may be another shape's by then
+
+    def mix(self, source: str, *, is_mixed: bool) -> None:
+        """Know from now on whether a source has rows whose values another rule of the map made."""
+        with self._definition.lock:
+            if is_mixed != (source in self._mixed):
+                self._mixed ^= {source}
+                self.forget()
 
     def of(self, feed: Feed, relation: Relation) -> Shape:
         """Return how a relation's columns meet the table's fields.
@@ -132,7 +140,8 @@ class Shapes:
         bound = bind(target, table.schema, table.key, seed, feed, view.relation, fields, live, left, defaulted, older)
         if target.has_members:
             bound = dataclasses.replace(bound, family=table.seed)
-        return veil.unveil(view.apply(bound, relation), relation, table.name)
+        found = veil.unveil(view.apply(bound, relation), relation, table.name)
+        return _mixed(found) if feed.source in self._mixed else found
 
     def view(self, feed: Feed, relation: Relation) -> Projection:
         """Return how a message looks from this table, under the names that its columns have now.
@@ -163,6 +172,17 @@ class Shapes:
             ExpressionRefused: An expression of the map does not fit it.
         """
         return self._expressions.project(self.target_of(feed.source), relation, feed.place, key)
+
+
+def _mixed(shape: Shape) -> Shape:
+    """Return a shape of a source with rows whose masked or computed values another rule of the map made."""
+    return dataclasses.replace(
+        shape,
+        bindings=tuple(
+            dataclasses.replace(one, is_mixed=one.mask is not None or one.computed is not None)
+            for one in shape.bindings
+        ),
+    )
 
 
 def _named_as_now(relation: Relation, known: SourceColumns | None) -> Relation:

@@ -49,9 +49,14 @@ class SourceRules:
         Raises:
             OtherRule: They are others, and of a type that keeps what was.
         """
-        self._now[feed.source] = now = rule.of(target, numbers, is_own_alone=feed.is_own_alone)
+        now, noted = rule.of(target, numbers, is_own_alone=feed.is_own_alone), self.noted(feed.source)
         is_there = self._keeps_rows(target, feed.source)
-        return rule.why_copy(self.noted(feed.source), now, target, feed) if is_there else ""
+        self._now[feed.source] = rule.beside(noted, now, keeps_rows=target.keeps_rows) if is_there else now
+        return rule.why_copy(noted, now, target, feed) if is_there else ""
+
+    def is_mixed(self, source: str) -> bool:
+        """Whether a source has rows whose values another rule made than the one that the table goes by now."""
+        return rule.is_mixed(self._now.get(source))
 
     def check(self, target: Target, feed: Feed, numbers: Mapping[str, int]) -> None:
         """Refuse a map by whose rule a source's rows are not made: they would differ by that alone.

@@ -3,8 +3,9 @@
 A property ``kuvasz.rule.<source>`` holds what the map says of values and rows, in at most 40 bytes:
 ``3f2a9c0.-.77ab01c.19be2d4.error``, that is digests of `filter`, `set`, `mask` and the secret of its pseudonyms,
 ``-`` for what there is none of, and `out_of_range`; and behind that ``own`` where `origin` leaves out of the stream
-what came to the source by replication. It comes with the commit of a copy or repair, and is compared with the map
-before anything else of the source is applied.
+what came to the source by replication, and ``kept`` where a person agreed to rows that another `set` or `mask` made.
+It comes with the commit of a copy or repair, and is compared with the map before anything else of the source is
+applied.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ _OPTIONS = ("filter", "set", "mask", "pipeline.mask_secret", "out_of_range")
 
 #: Stands behind them where rows may be missing that came by replication.
 _OWN = "own"
+
+#: Stands behind them where rows are there whose values another rule made.
+_KEPT = "kept"
+
+#: What makes other values of what a source has.
+_OF_VALUES = frozenset({"set", "mask", "pipeline.mask_secret"})
 
 _NONE = "-"
 
@@ -116,17 +123,42 @@ def others(noted: str, now: str) -> tuple[str, ...]:
         noted: The rule of the rows that are there; all is another one if it cannot be read.
         now: The rule of the map.
     """
-    before, after = noted.removesuffix(f".{_OWN}").split("."), now.removesuffix(f".{_OWN}").split(".")
-    if len(before) != len(after):
+    before, behind = _taken_apart(noted)
+    after, wanted = _taken_apart(now)
+    if len(before) != len(after) or not behind <= {_OWN, _KEPT}:
         return _OPTIONS
     found = [name for name, one, other in zip(_OPTIONS, before, after, strict=True) if one != other]
     if before[-1] == "error" and _OPTIONS[-1] in found:
         found.remove(_OPTIONS[-1])  # no value was out of range, or the table had stopped
     if "mask" in found and "pipeline.mask_secret" in found:
         found.remove("pipeline.mask_secret")  # it is asked for, or no longer
-    if noted.endswith(f".{_OWN}") and not now.endswith(f".{_OWN}"):
+    if _OWN in behind - wanted:
         found.append("origin")  # the other way round no row that is there is too many
     return tuple(found)
+
+
+def _taken_apart(rule: str) -> tuple[list[str], set[str]]:
+    """Return what a rule has of each option, and what stands behind that."""
+    parts = rule.split(".")
+    return parts[: len(_OPTIONS)], set(parts[len(_OPTIONS) :])
+
+
+def beside(noted: str | None, now: str, *, keeps_rows: bool) -> str:
+    """Return what is to be noted of a rule whose rows come beside those that are there.
+
+    Args:
+        noted: The rule of the rows that are there.
+        now: The rule of the map.
+        keeps_rows: A person agreed to them.
+    """
+    if noted is None or not (is_mixed(noted) or (keeps_rows and _OF_VALUES.intersection(others(noted, now)))):
+        return now
+    return f"{now}.{_KEPT}"
+
+
+def is_mixed(noted: str | None) -> bool:
+    """Whether rows are there whose values another rule made than the map's."""
+    return noted is not None and _KEPT in _taken_apart(noted)[1]
 
 
 def why_copy(noted: str | None, now: str, target: Target, feed: Feed) -> str:
@@ -165,4 +197,4 @@ def told(options: tuple[str, ...]) -> str:
     return f"{named} of the map {than} that its rows were made by"
 
 
-__all__ = ["PREFIX", "digest", "numbered", "of", "others", "tokens", "told", "why_copy"]
+__all__ = ["PREFIX", "beside", "digest", "is_mixed", "numbered", "of", "others", "tokens", "told", "why_copy"]

@@ -161,3 +161,18 @@ def test_rows_that_came_by_replication_are_missing_once_they_are_wanted() -> Non
     assert (rule.others(own, every), rule.others(every, own), rule.others(own, own)) == (("origin",), (), ())
     stricter = rule.of(dataclasses.replace(FULL, out_of_range="null"), {})
     assert rule.others(own, stricter) == ("out_of_range", "origin")
+
+
+def test_values_that_another_rule_made_are_known_to_be_there() -> None:
+    """A person agreed to them: what comes later is the map's, but is not to be taken from those."""
+    noted, now = rule.of(PLAIN, {}), rule.of(dataclasses.replace(PLAIN, mask={"n": "redact"}), {})
+    assert rule.beside(noted, now, keeps_rows=False) == now
+    mixed = rule.beside(noted, now, keeps_rows=True)
+    assert (mixed, rule.is_mixed(mixed), rule.is_mixed(now)) == (f"{now}.kept", True, False)
+    assert rule.others(mixed, now) == (), "it is no other rule"
+    assert rule.beside(mixed, now, keeps_rows=False) == mixed, "until all rows are copied"
+    filtered = rule.of(dataclasses.replace(PLAIN, filter="n > 1"), {}, is_own_alone=True)
+    assert not rule.is_mixed(rule.beside(noted, filtered, keeps_rows=True)), "other rows, and no other values"
+    assert rule.others(rule.beside(mixed, rule.of(PLAIN, {}, is_own_alone=True), keeps_rows=True), noted) == (
+        "origin",
+    )
