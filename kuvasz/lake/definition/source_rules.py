@@ -69,8 +69,8 @@ class SourceRules:
         Raises:
             SchemaError: They are made by another one.
         """
-        noted = self.noted(feed.source)
-        if noted is not None and (found := rule.others(noted, rule.of(target, numbers))):
+        noted, now = self.noted(feed.source), rule.of(target, numbers, is_own_alone=feed.is_own_alone)
+        if noted is not None and (found := rule.others(noted, now)):
             hint = "go by the map that kuvasz runs with; if it has yet to follow this one, let it do so, then compare"
             raise SchemaError(f"{feed.place}: {rule.told(found)}", hint=hint)
 

@@ -57,6 +57,10 @@ def test_rows_are_compared_by_the_map_alone_that_they_were_made_by(world: World)
         world.columns.check(feed(), world.source.catalog())
     del world.iceberg.properties[rule.PREFIX + "eu"]
     world.columns.check(feed(), world.source.catalog())
+    world.iceberg.properties[rule.PREFIX + "eu"] = rule.of(TARGET, {}, is_own_alone=True)
+    world.columns.check(dataclasses.replace(feed(), is_own_alone=True), world.source.catalog())
+    with pytest.raises(SchemaError, match="`origin` of the map"):
+        world.columns.check(feed(), world.source.catalog())
 
 
 def test_a_table_that_is_to_keep_deleted_rows_gets_a_column_for_when_once(world: World) -> None:
