@@ -8,7 +8,7 @@ from types import MappingProxyType
 from kuvasz import lsn, typemap
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, VersionLost, place_of, resync_of
 from kuvasz.lake.format.schema import SID, Field, LakeSchema, is_same, reading_type, reads, source_type
-from kuvasz.model import Column, Relation, ReplicaIdentity, TableName, TableType
+from kuvasz.model import Column, LakeType, Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.modes import system_columns
 from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
@@ -60,7 +60,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         name: str | None = one.name
         if is_numbered:
             fitting = choices(one, schema, fields, left)
-            found = _held_by(one, fitting, key, is_older=one.attnum in older)
+            found = held_by(one, fitting, key, is_older=one.attnum in older) or _first(one, fitting)
             if found is None and fitting and is_clone and fitting[0].field_id not in live:
                 continue  # of a column that is gone, and that had another type before it went
             if found is None and fitting:
@@ -123,17 +123,29 @@ def choices(
     return [] if now is None else [now, *reversed(earlier)]
 
 
-def _held_by(column: Column, fitting: Sequence[Field], key: tuple[str, ...], *, is_older: bool) -> Field | None:
+def held_by(column: Column, fitting: Sequence[Field], key: tuple[str, ...], *, is_older: bool) -> Field | None:
     """Return the first field that can hold a column; rows of an earlier type have that of their own, if there is one.
 
     A text holds whatever was there before, but under the column's name the lake shows values of its type of now. Of
     the key there is one field.
+
+    Args:
+        column: A column of a message.
+        fitting: As of `choices`.
+        key: Names of the table's key fields.
+        is_older: Whether the column has another type by now.
     """
     if is_older and fitting and fitting[0].name not in key:
         made = source_type(column)
         exact = next((field for field in fitting if is_same(made, field.type)), None)
         if exact is not None:
             return exact
+        if fitting[0].type.kind is LakeType.STRING:
+            return _first(column, fitting[1:])
+    return _first(column, fitting)
+
+
+def _first(column: Column, fitting: Sequence[Field]) -> Field | None:
     return next((field for field in fitting if reads(column, field)), None)
 
 

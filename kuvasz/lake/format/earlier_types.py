@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from kuvasz.lake.format.binding import choices
+from kuvasz.lake.format.binding import choices, held_by
 from kuvasz.lake.format.field_plan import FieldPlan
-from kuvasz.lake.format.schema import reads, wanted
+from kuvasz.lake.format.schema import wanted
 from kuvasz.lake.format.schema_steps import AddField
 
 if TYPE_CHECKING:
@@ -67,10 +67,12 @@ def lacking(
         relation: The message's, as the map makes it, with numbered columns.
         known: What is known of the source's columns.
     """
+    older = known.older(relation)
     plan, made = FieldPlan(schema, key), {field.name: field for field in wanted(target, relation)}
     for column in relation.columns:
         found = choices(column, schema, known.fields, known.left)
-        if not found or found[0].name in key or any(reads(column, field) for field in found):
+        is_older = column.attnum in older
+        if not found or found[0].name in key or held_by(column, found, key, is_older=is_older) is not None:
             continue
         name = plan.name_aside(found[0])
         plan.added[column.attnum] = dataclasses.replace(made[column.name], name=name, required=False)

@@ -106,3 +106,15 @@ def test_rows_of_a_column_that_fills_a_wider_field_stay_in_that(world: World) ->
     world.source.alter(2, name="m")
     world.evolve(is_streaming=True, type=TableType.APPEND, on_schema_change="evolve")
     assert where(world.columns, world.source.catalog())["m"] == "m"
+
+
+def test_rows_of_a_type_that_no_look_has_shown_before_a_column_became_text(world: World) -> None:
+    """It came as a number, and became a text, between two looks."""
+    world.source.add("size", TEXT)
+    now = world.source.catalog()
+    before = of_type(now, "size", INT.oid)
+    world.evolve(is_streaming=True, type=TableType.APPEND)
+    assert where(world.columns, before)["size"] == "size", "until there is room"
+    assert world.columns.make_room(feed(), before)[0].endswith("they go to size__old")
+    assert where(world.columns, before)["size"] == "size__old"
+    assert where(world.columns, now)["size"] == "size"
