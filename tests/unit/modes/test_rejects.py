@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kuvasz.decode.tuples import split_changes
@@ -221,6 +221,7 @@ ids = st.sampled_from([1, 2, 3, BAD_KEY])
 
 
 @given(st.lists(st.tuples(st.sampled_from("IUMD"), ids, ids, values, bodies, st.booleans()), max_size=25))
+@example([("I", BAD_KEY, 1, 1, "a", False), ("M", BAD_KEY, 1, 1, "a", True), ("U", 1, 1, 2, "a", True)])
 def test_what_is_left_is_what_the_source_has_less_what_does_not_fit(steps: list[tuple]) -> None:
     source: dict[Any, tuple] = {}
     torn: set[Any] = set()  # rows that came from a key which nobody can read, and left something out
@@ -248,7 +249,8 @@ def test_what_is_left_is_what_the_source_has_less_what_does_not_fit(steps: list[
     applied = apply(*messages)
     wanted = {(key, *row) for key, row in source.items() if key != BAD_KEY and row[0] != BAD and key not in torn}
     assert {row[1:] for row in rows(applied.rows)} == wanted
-    assert applied.aside is None
+    waiting = set() if applied.aside is None else {row[1] for row in rows(applied.aside.rows)}
+    assert waiting <= torn, "what is left out of others was in a message before"
     noted = {int(json.loads(note["key"])["id"]) for note in notes(applied) if note["column_name"] == "n"}
     assert noted - torn == {key for key, row in source.items() if key != BAD_KEY and row[0] == BAD} - torn
 
