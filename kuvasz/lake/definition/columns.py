@@ -342,11 +342,12 @@ class Columns:
         Raises:
             SchemaError: A column of ours is missing.
         """
-        fresh = {field.field_id: field for field in self._table.schema.read().fields}
-        for field in self._definition.schema.fields:
-            found = fresh.get(field.field_id)
-            if found is None or found.name != field.name:
-                raise self._changed_by_another(field.name, None if found is None else found.name)
+        if not self.known.recall(self._table.properties, self._positions):
+            fresh = {field.field_id: field for field in self._table.schema.read().fields}
+            for field in self._definition.schema.fields:
+                found = fresh.get(field.field_id)
+                if found is None or found.name != field.name:
+                    raise self._changed_by_another(field.name, None if found is None else found.name)
         self._read_again()
 
     def _see_schema(self, feed: Feed) -> tuple[str, ...]:
@@ -361,6 +362,8 @@ class Columns:
         table = self._table
         mine = self._definition.schema
         is_same = table.schema.id == mine.schema_id
+        if not is_same:
+            self.known.recall(table.properties, self._positions)
         names = self.known.names_of_fields()
         found = planning.strays(mine if is_same else table.schema.read(), names, self.known.get(feed.source))
         if feed.source in self._positions:

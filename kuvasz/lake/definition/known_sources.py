@@ -12,7 +12,7 @@ from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.format.planning import OtherSources, names_by_field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kuvasz.lake.definition.definition import Definition
 
@@ -58,6 +58,26 @@ class KnownSources(UserDict[str, SourceColumns]):
             self._sources[filled] -= 1
             if not self._sources[filled]:
                 del self._sources[filled]
+
+    def recall(self, properties: Mapping[str, str], sources: Iterable[str]) -> bool:
+        """Know what the table has noted of sources; return whether that is something else.
+
+        Then a change of ours is in the lake whose commit was not answered: schema and notes come in one.
+
+        Args:
+            properties: The properties of the Iceberg table, as of now.
+            sources: Sources with rows: what is known of others may come with their first copy.
+        """
+        unlike = {
+            source
+            for source in sources
+            if source in self and not column_notes.render(source, self[source]).items() <= properties.items()
+        }
+        noted = column_notes.parse(properties, self._definition.name) if unlike else {}
+        found = {source: noted[source] for source in unlike & noted.keys() if noted[source] != self[source]}
+        with self._definition.lock:
+            self.update(found)
+        return bool(found)
 
     def former_names(self) -> dict[str, str]:
         """Return the names that columns of sources had before -> the name of the field that they fill now."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kuvasz.errors import CopyNeeded, OtherRule, SchemaAwaited, SchemaError, SchemaHeld
+from kuvasz.errors import CopyNeeded, LakeError, OtherRule, SchemaAwaited, SchemaError, SchemaHeld
 from kuvasz.evolve import column_notes
 from kuvasz.evolve.column_numbers import Time
 from kuvasz.evolve.column_numbers import number as numbered
@@ -198,6 +200,27 @@ def test_a_source_that_streams_does_not_guess_what_another_one_wants(world: Worl
     assert caught.value.hint.startswith("give it its name back, and then: kuvasz retry --table shop.items; or copy")
     with pytest.raises(SchemaError, match="column n was renamed to m"):
         world.columns.follow()
+
+
+@pytest.mark.parametrize("begin", [World.evolve, lambda world: world.columns.follow()], ids=("evolve", "follow"))
+def test_a_name_whose_commit_was_not_answered_is_our_own(
+    world: World, monkeypatch: pytest.MonkeyPatch, begin: Callable[[World], object]
+) -> None:
+    change = world.iceberg.change
+
+    def unanswered(*arguments: Any) -> None:
+        change(*arguments)
+        raise LakeError("the catalog does not answer", hint="it is tried again")
+
+    world.source.alter(world.source.number("n"), name="m")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.iceberg, "change", unanswered)
+        with pytest.raises(LakeError, match="does not answer"):
+            world.evolve()
+    begin(world)
+    assert world.evolve() == ()
+    assert [column.name for column in world.columns.known.get("eu").live.values()] == ["id", "m", "name"]
+    assert world.definition.schema.by_name("m") is not None
 
 
 def test_a_source_that_is_copied_gets_its_names_back(world: World) -> None:
