@@ -251,7 +251,7 @@ def test_one_that_was_never_copied_is_not_equal_and_one_in_error_says_so(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first copy fails: a job that goes by the exit code must not take the lake for equal to its sources."""
-    for found in (None, SimpleNamespace(positions={})):
+    for found in (None, lacking(published=None)):
         assert verify_verb.exit_code([verify(scene, found, monkeypatch)]) == TableError("").exit_code
         told = verify(scene, found, monkeypatch, "column price: 'x' is no number")
         assert "it does not follow its source: column price" in told.error
