@@ -54,6 +54,7 @@ class Client:
                 "seconds": 0,
                 "through": None,
                 "lsns": {},
+                "silent": [],
                 "tables": [],
             },
             "erase": {"would": "", "leaving": []},
