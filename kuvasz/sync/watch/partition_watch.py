@@ -221,9 +221,7 @@ class PartitionWatch:
         )  # fmt: skip
         self._tell_unread(spec, look.unread)
         is_urgent = partition_memory.is_urgent(spec, known)
-        # Rows that came with an attached partition, or in it, end no version and begin none before the stream did.
-        unsure = change.emptied + change.unlogged + (change.attached if spec.config.type is TableType.HISTORY else ())
-        told = {(part.oid, 0 if is_urgent else part.file_xid) for part in found if str(part.table) in unsure}
+        told = _may_be_told(spec, known, change, found, is_urgent=is_urgent)
         if self._stale.may_be_stale(connection, spec, known, found):
             return False
         if told and (is_following or not is_urgent) and self._suspects.may_be_told(connection, spec, told):
@@ -302,6 +300,29 @@ class PartitionWatch:
         # Hold first: what is dropped from now on must come again.
         self._source_tables.hold(spec)
         self._context.troubles.fail(spec, error)
+
+
+def _may_be_told(
+    spec: SourceTableSpec,
+    known: KnownPartitions,
+    change: PartitionChange,
+    found: Sequence[Partition],
+    *,
+    is_urgent: bool,
+) -> set[tuple[int, int]]:
+    """Return the partitions, and the transactions that gave them their files, of which the stream is heard out first.
+
+    It may tell that the table itself was truncated. And a history has the times of the source's transactions only of
+    what the stream brings before the comparison, also where a partition was attached with rows, or has gone.
+    """
+    is_history = spec.config.type is TableType.HISTORY
+    unsure = change.emptied + change.unlogged + (change.attached if is_history else ())
+    told = {(part.oid, 0 if is_urgent else part.file_xid) for part in found if str(part.table) in unsure}
+    if is_history and not partition_memory.is_keeping(spec) and (change.gone or known.has_kept):
+        oids = {part.oid for part in known.parts} | {seen.oid for seen in known.seen}
+        oids -= {part.oid for part in found}
+        told |= {(oid, 0) for oid in (oids or {0})}  # 0: rows of partitions that went earlier are to stay no more
+    return told
 
 
 def _by_oid(tables: Iterable[tuple[SourceTableSpec, SourceTable]]) -> dict[int, tuple[SourceTableSpec, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,10 +136,25 @@ def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
     assert world.known.oids == {10, 11}, "until it is compared, the next start would find it as well"
 
 
+def keep_no_more(world: World) -> None:
+    world.notes.looked(world.items, world.known, dataclasses.replace(world.known, has_kept=True))
+
+
+#: What has a table compared.
+REASONS = {
+    "truncated": lambda world: world.hang(10, 11, file_11=99),
+    "gone": lambda world: world.hang(10),
+    "kept no more": keep_no_more,
+}
+
+
+@pytest.mark.parametrize("what", REASONS.values(), ids=REASONS)
 @pytest.mark.parametrize("kind", [TableType.HISTORY, TableType.CLONE])
-def test_a_history_is_not_compared_before_the_stream_has_brought_what_it_has(world: World, kind: TableType) -> None:
+def test_a_history_is_not_compared_before_the_stream_has_brought_what_it_has(
+    world: World, kind: TableType, what: Callable[[World], None]
+) -> None:
     world.become(kind)
-    world.hang(10, 11, file_11=99)
+    what(world)
     world.wal_lsn = 9000
     world.look(is_following=False)
     is_clone = kind is TableType.CLONE
@@ -167,6 +183,9 @@ def test_a_job_does_not_end_before_a_look_knows_what_became_of_a_partition_that_
     world.look()
     assert world.is_put_off, "other sessions may see it a moment later"
     world.look()
+    if kind is TableType.HISTORY:
+        assert world.is_put_off, "the stream may yet bring more"
+        world.look()
     assert is_compared(world) is kind.is_comparable
     assert world.is_put_off is kind.is_comparable, "until a look finds the partitions of the comparison"
 
