@@ -357,6 +357,8 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
     world.applied(work(eu.one(insert(2))))
     table, late = _late(world, 1208)
     table.commit(late)
+    with pytest.raises(LakeError, match="another process has committed changes of source eu"):
+        world.lake.tags.add(TARGET, "cut_late", 60.0)
     (outcome,) = world.apply(work(eu.one(insert(3))))
     assert isinstance(outcome, Failure)
     assert isinstance(outcome.error, LateCommit)
@@ -366,6 +368,16 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
     assert world.of("eu").keys() == {1, 2, 77}
     world.applied(work(eu.one(insert(4))))
     assert world.of("eu").keys() == {1, 2, 77, 4}, "and 3, which the late commit had, is skipped"
+
+
+def test_a_tag_names_what_another_writer_has_mended(world: IcebergWorld) -> None:
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "x"), (2, 0, "x"))
+    world.sql(f"UPDATE {world.catalog}.{TARGET} SET body = 'mended' WHERE id = 2")
+    tagged = world.lake.tags.add(TARGET, "cut_now", 60.0)
+    assert tagged == world.iceberg().current_snapshot().snapshot_id
+    world.applied(work(Sender().one(insert(3))))
+    assert world.of("eu").keys() == {1, 2, 3}
 
 
 def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorld) -> None:

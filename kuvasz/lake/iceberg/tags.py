@@ -21,12 +21,16 @@ class IcebergTags(Tags):
 
     @override
     def add(self, target: str, name: str, keep_s: float) -> int | None:
-        """See `kuvasz.ports.Tags.add`."""
+        """See `kuvasz.ports.Tags.add`: it names what the catalog has now, which others may have committed to."""
         table = self._tables.get(target)
         if table is None:
             hint = "it has left the map, or another process has it: see `kuvasz status`, and make the cut again"
             raise LakeError(f"{place_of(table=target)}: it is not loaded here", hint=hint)
         with table.lock:
+            table.look()
+            if ahead := table.ahead:
+                what = f"another process has committed changes of source {', '.join(sorted(ahead))}"
+                raise LakeError(f"{place_of(table=target)}: {what}", hint="run one kuvasz per map, and cut again")
             return table.table.snapshots.tag(name, round(keep_s * 1000))
 
     @override

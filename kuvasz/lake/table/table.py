@@ -229,16 +229,20 @@ class LakeTable:
         self.index.catch_up()
         return True
 
+    @property
+    def ahead(self) -> dict[str, SourcePosition]:
+        """Positions of sources that are further in the table, as it was at its last look, than we brought them."""
+        found = position_properties.parse(self.table.properties, self.name)
+        return {s: found[s] for s, known in self.positions.items() if s in found and found[s].lsn > known.lsn}
+
     def _check_positions(self) -> None:
         """Find out that it was a kuvasz that committed: one that was killed, or runs with the same map elsewhere.
 
         Raises:
             LateCommit: A source is further in the table than we brought it; our own changes would be applied twice.
         """
-        found = position_properties.parse(self.table.properties, self.name)
-        ahead = [s for s, known in self.positions.items() if s in found and found[s].lsn > known.lsn]
-        if ahead:
-            self.positions.update({source: found[source] for source in ahead})
+        if ahead := self.ahead:
+            self.positions.update(ahead)
             what = f"another process has committed changes of source {', '.join(sorted(ahead))}"
             message = f"{place_of(table=self.name)}: {what}"
             raise LateCommit(message, hint="it begins again behind them; run one kuvasz per map")
