@@ -340,6 +340,11 @@ def test_a_partitioned_table(database: Database, lake_folder: LakeFolder, copied
         pipeline.wait_applied(database)
         assert_same(pipeline, database)
         assert len(copied) == 1
+        change(database, "ALTER TABLE items ADD kind text DEFAULT 'old' NOT NULL",
+               "UPDATE items SET kind = 'new' WHERE id % 5 = 0")  # fmt: skip
+        pipeline.wait_applied(database)
+        assert_same(pipeline, database)
+        assert len(copied) == 1, "its partitions say what their rows show"
         change(database, "ALTER TABLE items ALTER n TYPE bigint USING n * 2", "ALTER TABLE items DROP more")
         pipeline.wait_applied(database)
         assert_same(pipeline, database)

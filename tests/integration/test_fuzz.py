@@ -324,7 +324,7 @@ class Example:
             found = {reader: self._living(one) for reader, one in found.items()}
         for reader, one in found.items():
             # Of a clone the columns of now, else all that rows were seen with.
-            known = {*live, "twice"} if target.type == "clone" else {*seen, "twice"}
+            known = {*live, "twice"} if target.type == "clone" or is_open else {*seen, "twice"}
             here = [column for column in one.columns if column in _FACTS or identify(column) in known]
             if "set" not in target.options:
                 # What was added behind the last row is not known before the next one.
@@ -458,14 +458,14 @@ async def taken_over(pipeline: Pipeline, config: Config) -> None:
 
 
 def wait_until_made(make: Callable[[], LakeCut]) -> LakeCut:
-    """Make a cut, however often it is refused because a source is being read again."""
+    """Make a cut, however often it is refused because a source is being read again, or a table is compared."""
     made: list[LakeCut] = []
 
     def is_made() -> bool:
         try:
             made.append(make())
         except CutRefused as error:
-            if "is being read again" not in error.message:
+            if not any(why in error.message for why in ("is being read again", "it is new", "it is copying")):
                 raise
         return bool(made)
 

@@ -103,6 +103,22 @@ _BY_INDEX = f"{_KEYED}; CREATE UNIQUE INDEX u ON t (b); ALTER TABLE t REPLICA ID
 _PARTED = "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY RANGE (a); CREATE TABLE p PARTITION OF t DEFAULT"
 
 
+def test_rows_of_a_partitioned_table_show_what_its_partitions_say_where_they_agree(connection):
+    def missing() -> dict:
+        return {column.name: column.missing for column in load(connection, "t").relation.columns}
+
+    connection.execute(_PARTED)
+    connection.execute("ALTER TABLE t ADD b int DEFAULT 7, ADD c text DEFAULT 'x' NOT NULL, ADD d text")
+    assert missing() == {"a": None, "b": "7", "c": "x", "d": None}
+    connection.execute("""
+        CREATE TABLE q (a int NOT NULL, c text NOT NULL, d text); ALTER TABLE q ADD b int DEFAULT 8;
+        ALTER TABLE t DETACH PARTITION p; ALTER TABLE t ATTACH PARTITION p FOR VALUES FROM (0) TO (10);
+        ALTER TABLE t ATTACH PARTITION q FOR VALUES FROM (10) TO (20)""")
+    assert missing() == {"a": None, "b": None, "c": "x", "d": None}
+    connection.execute("DROP TABLE p")
+    assert missing() == {"a": None, "b": "8", "c": None, "d": None}
+
+
 @pytest.mark.parametrize(
     ("setup", "change", "has_lapsed"),
     [

@@ -164,7 +164,7 @@ def plan(seed: int) -> Plan:
     return Plan(
         seed=seed,
         is_mended_after=of_mends.choice((-1, 0, 1, 1, 2)) if any(one.rejects for one in targets) else -1,
-        is_mended_live=of_mends.random() < 0.7,
+        is_mended_live=of_mends.random() < 0.7 and bool(key),  # without one it may stop, as docs say
         restarts=tuple(of_restarts.random() < 0.3 for _ in range(5)),
         cuts=tuple(of_cuts.random() < 0.3 for _ in range(5)),
         key=key,

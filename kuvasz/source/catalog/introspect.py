@@ -1,6 +1,6 @@
 """Catalog queries with names, each answering for any number of tables at once, and the values made of them.
 
-`load_relations` takes seven queries at most, for one table or a thousand. Nothing but SELECT on the system catalogs
+`load_relations` takes eight queries at most, for one table or a thousand. Nothing but SELECT on the system catalogs
 is needed, which every role has. None takes a lock on a table, so one that somebody has locked is looked at as any
 other: what would is left to `kuvasz.source.catalog.sizes`. See the manual, chapter 53 "System Catalogs".
 """
@@ -83,6 +83,15 @@ SELECT attrelid::bigint AS relation, attname::text AS name, attnum::int AS attnu
     CASE WHEN atthasmissing THEN coalesce((attmissingval::text::text[])[1], '') END AS missing
 FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped
 ORDER BY attrelid, attnum
+"""
+
+# The rows of a partitioned table are its partitions', and so is what they show in a column that came after them.
+_MISSING_BELOW = """
+SELECT below.root::bigint AS relation, attname::text AS name,
+    array_agg(DISTINCT coalesce((attmissingval::text::text[])[1], '')) AS missing
+FROM unnest(%s::oid[], %s::oid[]) AS below (oid, root) JOIN pg_attribute ON attrelid = below.oid
+WHERE attnum > 0 AND NOT attisdropped AND atthasmissing
+GROUP BY below.root, attname
 """
 
 # What messages have of a table where a publication says so: a column list, or stored generated columns (version 18).
@@ -295,7 +304,10 @@ def load_relations(
     type_oids = {column.type for rows in columns.values() for column in rows}
     types, facts = load_types(connection, type_oids), type_facts.load(connection, type_oids)
     lists = {row.relation: row for row in _lists(connection, doing, oids, publications)}
-    catalog = _Catalog(columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts, lists=lists)
+    catalog = _Catalog(
+        columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts, lists=lists,
+        missing=_missing_below(connection, doing, leaves),
+    )  # fmt: skip
     loaded = (_table(row, catalog) for row in found)
     return {table.table: table for table in loaded}
 
@@ -336,6 +348,7 @@ class _Catalog(NamedTuple):
     types: Mapping[int, PgType]
     facts: Mapping[int, tuple[str, ...]]
     lists: Mapping[int, Row]
+    missing: Mapping[tuple[int, str], str]
 
 
 def _table(row: Row, catalog: _Catalog) -> SourceTable:
@@ -394,6 +407,21 @@ def _with_leaves(chosen: Key, identity: ReplicaIdentity, leaves: Sequence[Row], 
     return Key(why_not=why, mend=mend, can_update=False)
 
 
+def _missing_below(
+    connection: psycopg.Connection[Any], doing: str, leaves: Mapping[int, Sequence[Row]]
+) -> dict[tuple[int, str], str]:
+    """Return what rows of before show in columns of partitioned tables, where all partitions agree.
+
+    Returns:
+        By the root's OID and the column's name: a partition may have it under another number.
+    """
+    pairs = [(leaf.oid, root) for root, found in leaves.items() for leaf in found]
+    if not pairs:
+        return {}
+    rows = _rows(connection, doing, _MISSING_BELOW, *map(list, zip(*pairs, strict=True)))
+    return {(row.relation, row.name): row.missing[0] for row in rows if len(row.missing) == 1}
+
+
 def _lists(
     connection: psycopg.Connection[Any], doing: str, oids: Sequence[int], publications: Sequence[str]
 ) -> list[Row]:
@@ -419,7 +447,8 @@ def _columns(oid: int, catalog: _Catalog, chosen: Key, *, are_generated: bool = 
         Column(
             name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
             attnum=row.attnum, is_nullable=not row.is_not_null, is_grid=row.is_grid,
-            has_default=row.has_default, version=row.version, missing=row.missing,
+            has_default=row.has_default, version=row.version,
+            missing=catalog.missing.get((oid, row.name), row.missing),
             facts=catalog.facts.get(row.type, ()),
         )
         for row in catalog.columns.get(oid, ()) if row.is_generated is are_generated
