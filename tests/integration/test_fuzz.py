@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import os
 import random
@@ -458,15 +459,12 @@ async def taken_over(pipeline: Pipeline, config: Config) -> None:
 
 
 def wait_until_made(make: Callable[[], LakeCut]) -> LakeCut:
-    """Make a cut, however often it is refused because a source is being read again, or a table is compared."""
+    """Make a cut, however often it is refused: its source is being read again, or a table is compared."""
     made: list[LakeCut] = []
 
     def is_made() -> bool:
-        try:
+        with contextlib.suppress(CutRefused):
             made.append(make())
-        except CutRefused as error:
-            if not any(why in error.message for why in ("is being read again", "it is new", "it is copying")):
-                raise
         return bool(made)
 
     wait_until(is_made, "a cut is made")
