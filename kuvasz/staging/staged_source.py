@@ -44,7 +44,7 @@ class StagedSource:
         #: what is behind this LSN is all in memory; None: the first in memory goes on with a transaction
         self._base_lsn: int | None = 0 if position is None else position.lsn
         self.generation = 0  #: grows when parts of a transaction are given up
-        self.past = 0  #: grows when it is set back, or begins: whoever hears it begins again
+        self.past = 0  #: grows when it, or the index, is set back, or it begins: whoever hears it begins again
 
     @property
     def known(self) -> StagedPosition:
@@ -104,6 +104,9 @@ class StagedSource:
                 return True
             if known.given_up != position.given_up:
                 self.generation += 1
+            if position.number < known.number or position.lsn < known.lsn:
+                # The coordinator was set back: what is staged from now on has numbers that were heard already.
+                self.past += 1
             return (known.lsn, known.number, known.given_up) != (position.lsn, position.number, position.given_up)
 
     # Whoever receives it

@@ -91,8 +91,8 @@ class StagedStream:
             KuvaszError: The source is not received any more, or what was told of a transaction begins again.
         """
         if self._past != self._source.past:
-            place = errors.place_of(self._source.name)
-            raise errors.SourceError(f"{place}: another server has taken over", hint="kuvasz goes on with that")
+            told = f"{errors.place_of(self._source.name)}: another server took over, or the coordinator was set back"
+            raise errors.SourceError(told, hint="kuvasz goes on from where the lake is")
         added = 0
         while self.gathered_bytes < limit and (found := self._next()) is not None:
             if len(found[1]):

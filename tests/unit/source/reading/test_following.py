@@ -52,6 +52,35 @@ def test_what_was_received_for_an_order_of_before_is_not_staged(machine: RolesMa
     machine.the_orders_are_read()
 
 
+def test_what_a_coordinator_that_was_set_back_has_under_numbers_that_were_heard_is_not_left_out(
+    machine: RolesMachine,
+) -> None:
+    """Its standby took over a moment behind, and the one that read is gone, before the source was told anything."""
+    index = machine.index
+    behind = dict(index._positions), list(index._slices), set(index._objects)
+    machine.connect(name="eu")
+    for _ in range(3):
+        machine.a_transaction_commits(name="eu", oids=[1], size=5)
+        machine.receive(name="eu", messages=60, keepalive=False)
+        machine.stage(failures=[], lost=0)
+        machine.follow()
+        machine.hear(name="eu", steps=6)
+    assert machine.index.positions()["eu"].number == 3
+    index._positions, index._slices, index._objects = behind
+    machine.the_reader_dies(failures=[], lost=0)
+    machine.a_transaction_commits(name="eu", oids=[1], size=5)
+    machine.connect(name="eu")
+    machine.receive(name="eu", messages=60, keepalive=False)
+    machine.stage(failures=[], lost=0)
+    assert machine.index.positions()["eu"].number == 1
+    machine.follow()
+    for _ in range(3):
+        machine.hear(name="eu", steps=6)
+    heard = machine.hearers["eu"].heard
+    assert heard is not None
+    assert heard.whole == machine.servers["eu"].wal
+
+
 def test_whoever_heard_parts_that_are_given_up_begins_again(machine: RolesMachine) -> None:
     machine.a_transaction_commits(name="eu", oids=[1] * 30, size=50)
     machine.connect(name="eu")
