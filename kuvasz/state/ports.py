@@ -75,11 +75,16 @@ class FormerPosition(NamedTuple):
 class Witness(Protocol):
     """The positions of all lake tables as they were once, by which a lake that was set back is seen. From any thread.
 
-    A note may be lost, and then says less: what counts is that the lake was once as far as it says. Nothing raises.
+    A note may be lost, and then says less: what counts is that the lake was once as far as it says. So what cannot be
+    noted raises nothing.
     """
 
     def known(self, table: str) -> Mapping[str, int]:
-        """Return source -> LSN that the source once had as its position in a table."""
+        """Return source -> LSN that the source once had as its position in a table.
+
+        Raises:
+            StateError: It cannot be read now: nobody knows whether the lake was set back.
+        """
 
     def note(self, table: str, positions: Mapping[str, int]) -> None:
         """Note positions that a table has now; those of other sources stay."""
@@ -100,7 +105,11 @@ class Witness(Protocol):
         """
 
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:
-        """Return source -> the greatest position that `give_up` was told."""
+        """Return source -> the greatest position that `give_up` was told.
+
+        Raises:
+            StateError: As `known`.
+        """
 
     def let_go(self, table: str) -> None:
         """Take note that another process may note something of a table from now on."""
@@ -195,6 +204,9 @@ class StoredFeeds(Protocol):
         Args:
             feeds: Feeder -> its targets.
             sids: Source -> its sid, of those that are known.
+
+        Raises:
+            StateError: What was known may still be, and be wrong.
         """
 
     def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:
@@ -244,16 +256,24 @@ class KnownFile:
 
 
 class StoredFiles(Protocol):
-    """The files of one source's tables, which may be written without WAL while they are published. Nothing raises.
+    """The files of one source's tables, which may be written without WAL while they are published.
 
     Without it a table is believed to have come by the stream so far.
     """
 
     def all(self) -> Mapping[int, KnownFile]:
-        """Return what is known, by the tables' OIDs."""
+        """Return what is known, by the tables' OIDs.
+
+        Raises:
+            StateError: They cannot be read now: nobody knows whether a table has come by the stream.
+        """
 
     def put(self, files: Mapping[int, KnownFile]) -> None:
-        """Keep the files of tables, in place of what was known of the same tables."""
+        """Keep the files of tables, in place of what was known of the same tables.
+
+        Raises:
+            StateError: As `all`.
+        """
 
 
 NONE = Applied(0)
@@ -300,10 +320,11 @@ class StoredRecord(Protocol):
     """The record of one source, for who reads that source. Called on the event loop, before a source is told.
 
     The confirmed LSN that the next process finds is never below what the source was told; where that is not sure, as
-    after a machine lost power, it is 0. Nothing raises: the stream is worth more than the record.
+    after a machine lost power, it is 0. What cannot be kept raises nothing: the stream is worth more than the record.
     """
 
-    standing: SourceRecord  #: as it is now
+    #: as it is now; `StateError` where it was never read and cannot be: nobody knows whether the source goes on
+    standing: SourceRecord
 
     @property
     def place(self) -> str:

@@ -283,16 +283,32 @@ def test_what_a_coordinator_does_not_answer_now_is_neither_unknown_nor_written_o
     assert stores[0]._lease.take("tests", "") is None
     stores[0].feeds.keep({"eu": ["shop.items"]}, {"eu": "EU"})
     stores[0].witness.note("shop.items", {"eu": 10})
+    stores[0].record("eu").update(KNOWN)
+    stores[0].files("eu").put({5: KnownFile(file=5, horizon=100)})
     again = stores[1]
     again._lease.number = 1
     urls.append("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=1")
     for read in (again.feeds.known, again.feeds.sids, again.feeds.seen, again.notices.all):
         with pytest.raises(StateError):
             read()
-    assert again.witness.known("shop.items") == {}
+    for read_of in (again.witness.known, again.witness.given_up):
+        with pytest.raises(StateError):
+            read_of("shop.items")  # a lake that was set back would be believed, and noted so
     again.witness.note("shop.items", {"us": 20})
+    with pytest.raises(StateError):
+        again.feeds.keep({"eu": ["shop.others"]}, {"eu": "other"})  # else what is there would lie
+    record, files = again.record("eu"), again.files("eu")
+    with pytest.raises(StateError):
+        _ = record.standing  # a source that begins by an empty one would have it written over
+    with pytest.raises(StateError):
+        files.all()
+    with pytest.raises(StateError):
+        files.put({6: KnownFile(file=6, horizon=200)})
     urls.pop()
     assert again.feeds.known() == {"eu": {"shop.items"}}
     assert again.witness.known("shop.items") == {"eu": 10}
+    assert record.standing == dataclasses.replace(KNOWN, confirmed_lsn=0)
+    files.put({6: KnownFile(file=6, horizon=200)})
+    assert {oid: one.file for oid, one in again.files("eu").all().items()} == {5: 5, 6: 6}
     for store in stores:
         store._database.close()

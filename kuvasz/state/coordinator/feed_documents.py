@@ -48,11 +48,8 @@ class FeedDocuments(StoredFeeds):
     @override
     def keep(self, feeds: Mapping[str, Collection[str]], sids: Mapping[str, str | None] | None = None) -> None:
         """See `StoredFeeds.keep`."""
-        try:
-            self._feeds.put({feeder: sorted(targets) for feeder, targets in feeds.items()})
-            self._sids.put({source: {"sid": sid} for source, sid in (sids or {}).items()})
-        except StateError as error:
-            _log.tell(Event.FEEDS_FAILED, file=self._feeds.place, error=str(error))
+        self._feeds.put({feeder: sorted(targets) for feeder, targets in feeds.items()})
+        self._sids.put({source: {"sid": sid} for source, sid in (sids or {}).items()})
 
     @override
     def seen(self) -> Mapping[str, Sequence[tuple[str, bool, int]]]:

@@ -16,7 +16,7 @@ _log = EventLog(__name__)
 
 
 class FileDocument(StoredFiles):
-    """The document. Called by one thread at a time.
+    """The document. Called by one thread at a time; it is read when it is asked for first.
 
     Args:
         documents: Where it is, by the source's name.
@@ -26,25 +26,30 @@ class FileDocument(StoredFiles):
     def __init__(self, documents: Documents, source: str) -> None:
         self._documents = documents
         self._source = source
-        self._files = self._load()
+        self._files: dict[int, KnownFile] | None = None  #: None: nobody has read it yet
+
+    def _known(self) -> dict[int, KnownFile]:
+        if self._files is None:
+            self._files = self._load()
+        return self._files
 
     def _load(self) -> dict[int, KnownFile]:
+        found = self._documents.get(self._source) or {}
         try:
-            found = self._documents.get(self._source) or {}
             return {int(oid): KnownFile.of_json(one) for oid, one in found.items()}
-        except (StateError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             _log.tell(Event.RELATION_FILES_FAILED, file=self._documents.place, error=str(error))
             return {}
 
     @override
     def all(self) -> Mapping[int, KnownFile]:
         """See `StoredFiles.all`."""
-        return dict(self._files)
+        return dict(self._known())
 
     @override
     def put(self, files: Mapping[int, KnownFile]) -> None:
         """See `StoredFiles.put`."""
-        after = {**self._files, **files}
+        after = {**self._known(), **files}
         if after == self._files:
             return
         self._files = after

@@ -8,6 +8,7 @@ order; of a process that was killed it is not known, as after a machine that los
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 from typing_extensions import override
@@ -21,7 +22,7 @@ _log = EventLog(__name__)
 
 
 class RecordDocument(StoredRecord):
-    """The standing of one source.
+    """The standing of one source. It is read when it is asked for first.
 
     Args:
         documents: Where it is, by the source's name.
@@ -32,7 +33,12 @@ class RecordDocument(StoredRecord):
         self._documents = documents
         self._source = source
         self._written: dict[str, Any] | None = None
-        self.standing = self._load()
+
+    @functools.cached_property
+    @override
+    def standing(self) -> SourceRecord:  # type: ignore[override] # cached, it is an attribute like any other
+        """See `StoredRecord.standing`: what a coordinator does not say now is not written over."""
+        return self._load()
 
     @property
     @override
@@ -40,10 +46,10 @@ class RecordDocument(StoredRecord):
         return f"{self._documents.place}, {self._source}"
 
     def _load(self) -> SourceRecord:
+        found = self._documents.get(self._source)
         try:
-            found = self._documents.get(self._source)
             return SourceRecord() if found is None else SourceRecord.of_json(found)
-        except (StateError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             _log.tell(Event.STANDING_FAILED, file=self.place, error=str(error))
             return SourceRecord()
 

@@ -34,9 +34,9 @@ class WitnessDocuments(Witness):
 
     @override
     def known(self, table: str) -> Mapping[str, int]:
-        """See `Witness.known`; of a coordinator that does not answer nothing is."""
+        """See `Witness.known`."""
         with self._lock:
-            return dict(self._answered(table).positions)
+            return dict(self._of(table).positions)
 
     @override
     def note(self, table: str, positions: Mapping[str, int]) -> None:
@@ -62,7 +62,7 @@ class WitnessDocuments(Witness):
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:
         """See `Witness.given_up`."""
         with self._lock:
-            return dict(self._answered(table).given_up)
+            return dict(self._of(table).given_up)
 
     @override
     def let_go(self, table: str) -> None:
@@ -78,13 +78,6 @@ class WitnessDocuments(Witness):
                     self._documents.put({table: seen.as_json()})
             except StateError as error:  # an older witness is one all the same
                 _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
-
-    def _answered(self, table: str) -> TableWitness:
-        try:
-            return self._of(table)
-        except StateError as error:  # the next one who asks may be answered
-            _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
-            return TableWitness()
 
     def _of(self, table: str) -> TableWitness:
         if self._seen_under != self._number():  # another process may have written since
