@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from typing_extensions import override
@@ -129,6 +131,11 @@ class MemoryFeeds(StoredFeeds):
     def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
         """See `StoredFeeds.see`."""
         self._seen |= {source: tuple(found) for source, found in tables.items()}
+
+    @override
+    def turn(self) -> AbstractContextManager[bool]:
+        """See `StoredFeeds.turn`."""
+        return contextlib.nullcontext(enter_result=True)
 
 
 class MemoryRecord(StoredRecord):

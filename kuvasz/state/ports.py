@@ -12,8 +12,10 @@ a network is to answer within milliseconds, or from what it has at hand.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeAlias
 
@@ -223,7 +225,18 @@ class StoredFeeds(Protocol):
         """Keep what sources have, in place of what was kept of the same: `seen`. It is durable when this returns.
 
         Without it a source that is down at a start has no tables by patterns until it answers.
+
+        Raises:
+            StateError: Other processes would go by what was kept before.
         """
+
+    def turn(self) -> AbstractContextManager[bool]:
+        """Have nobody else keep what sources have while the body runs; it is told whether others may have before.
+
+        Raises:
+            StateError: Somebody else does so now, or nobody knows.
+        """
+        return contextlib.nullcontext(enter_result=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ class PatternTables:
         self._stored = stored
         self._may_keep = may_keep
         self._lock = threading.Lock()
+        self._taking = threading.Lock()  # sources are looked at side by side: what one has may be another one's
         self._seen: dict[str, tuple[SeenTable, ...]] | None = None  #: None: nobody has asked
         self._patterns: dict[str, tuple[TableName, ...]] = {}  #: by which each source was asked in this process
         self._told: set[LeftOut] = set()
@@ -65,6 +66,7 @@ class PatternTables:
         """
         found = {name: _parsed(tables) for name, tables in self._stored.seen().items()}
         with self._lock:
+            self.version += found != self._seen
             self._seen = found
 
     def looked(self, config: Config, *, is_all: bool = True) -> Config:
@@ -89,6 +91,7 @@ class PatternTables:
 
         Raises:
             SourceError: The catalog cannot be read.
+            StateError: Other processes cannot be told, or nobody knows what they have seen.
         """
         self._take({source.name: mappable.load(connection, source.patterns)})
 
@@ -118,16 +121,26 @@ class PatternTables:
             return dict(self._seen)
 
     def _take(self, found: Mapping[str, Sequence[SeenTable]]) -> None:
+        with self._taking:
+            if not (other := self._other(found)):
+                return
+            if self._may_keep:
+                with self._stored.turn() as is_shared:
+                    if is_shared:  # of two that see a table of one target each, the second knows of the first
+                        self.read_again()
+                        other = self._other(found)
+                    self._stored.see({name: _rendered(tables) for name, tables in other.items()})
+            with self._lock:
+                assert self._seen is not None
+                self._seen |= other
+                self.version += bool(other)
+
+    def _other(self, found: Mapping[str, Sequence[SeenTable]]) -> dict[str, tuple[SeenTable, ...]]:
+        """Return what sources have that had something else."""
         before = self._known()
-        with self._lock:
-            assert self._seen is not None
-            since = 1 + max((one.since for tables in before.values() for one in tables), default=0)
-            now = {name: _after(tables, before.get(name, ()), since) for name, tables in found.items()}
-            other = {name: tables for name, tables in now.items() if before.get(name) != tables}
-            self._seen |= other
-            self.version += bool(other)
-        if other and self._may_keep:
-            self._stored.see({name: _rendered(tables) for name, tables in other.items()})
+        since = 1 + max((one.since for tables in before.values() for one in tables), default=0)
+        now = {name: _after(tables, before.get(name, ()), since) for name, tables in found.items()}
+        return {name: tables for name, tables in now.items() if before.get(name) != tables}
 
 
 def _asked(source: Source) -> tuple[SeenTable, ...] | None:

@@ -275,6 +275,23 @@ def test_how_far_webhooks_were_told_is_found_by_the_next_process(place: Place) -
 
 
 @pytest.mark.postgres
+def test_one_process_at_a_time_keeps_what_sources_have(database: Database, tmp_path: Path) -> None:
+    """The second one is to know what the first one has kept, before it takes in a table for the same target."""
+    stores = [CoordinatorStore(lambda: database.url, "tests", tmp_path / "state", 2.0) for _ in range(2)]
+    assert stores[0]._lease.take("tests", "") is None
+    one, other = (store.feeds for store in stores)
+    with one.turn() as is_shared:
+        assert is_shared
+        one.see({"eu": [("orders", True, 1)]})
+        with pytest.raises(StateError, match="cannot change the tables"), other.turn():
+            pass
+    with other.turn():
+        assert other.seen() == {"eu": (("orders", True, 1),)}
+    for store in stores:
+        store._database.close()
+
+
+@pytest.mark.postgres
 def test_what_a_coordinator_does_not_answer_now_is_neither_unknown_nor_written_over(
     database: Database, tmp_path: Path
 ) -> None:
@@ -297,6 +314,8 @@ def test_what_a_coordinator_does_not_answer_now_is_neither_unknown_nor_written_o
     again.witness.note("shop.items", {"us": 20})
     with pytest.raises(StateError):
         again.feeds.keep({"eu": ["shop.others"]}, {"eu": "other"})  # else what is there would lie
+    with pytest.raises(StateError):
+        again.feeds.see({"eu": []})
     record, files = again.record("eu"), again.files("eu")
     with pytest.raises(StateError):
         _ = record.standing  # a source that begins by an empty one would have it written over

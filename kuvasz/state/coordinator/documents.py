@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kuvasz.state.coordinator.database import CoordinatorDatabase
@@ -110,6 +111,19 @@ class Documents:
             before = None if row is None else row[0]
             if (after := change(before)) is not before:
                 session.execute(_SET, {**given, "content": json.dumps(after)})
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Have no other process take its turn with these documents while the body runs.
+
+        Raises:
+            StateError: Another one has it, or the coordinator does not answer.
+        """
+        # Without the lease: who proves that keeps it from being renewed, and what is written proves it anyway.
+        given = {"cluster": self._cluster, "kind": self._kind, "name": ""}
+        with self._database.session(f"change the {self._kind}") as session, session.transaction():
+            session.execute(_TURN, given)
+            yield
 
 
 __all__ = ["Documents"]

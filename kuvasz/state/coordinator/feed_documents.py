@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
-from kuvasz.errors import StateError
-from kuvasz.events import Event, EventLog
 from kuvasz.state.coordinator.documents import Documents
 from kuvasz.state.ports import StoredFeeds
-
-_log = EventLog(__name__)
 
 
 class FeedDocuments(StoredFeeds):
@@ -65,10 +61,14 @@ class FeedDocuments(StoredFeeds):
     @override
     def see(self, tables: Mapping[str, Sequence[tuple[str, bool, int]]]) -> None:
         """See `StoredFeeds.see`."""
-        try:
-            self._tables.put({source: {"tables": [list(one) for one in found]} for source, found in tables.items()})
-        except StateError as error:
-            _log.tell(Event.FEEDS_FAILED, file=self._tables.place, error=str(error))
+        self._tables.put({source: {"tables": [list(one) for one in found]} for source, found in tables.items()})
+
+    @override
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[bool]:
+        """See `StoredFeeds.turn`."""
+        with self._tables.turn():
+            yield True
 
 
 __all__ = ["FeedDocuments"]

@@ -40,6 +40,9 @@ _LOOK_S: Final = 0.2
 #: Seconds between two readings of a map that differs from that of the others.
 _READ_EVERY_S: Final = 2.0
 
+#: The same of what others have seen that patterns may take in, for each source, the least and the most.
+_SEEN_S, _LEAST_SEEN_S, _MOST_SEEN_S = 0.01, 2.0, 30.0
+
 
 class GroupsApplied(GroupClaims):
     """The share of one process.
@@ -57,6 +60,7 @@ class GroupsApplied(GroupClaims):
         self._is_tidy = False  #: sources that have left the map are not ordered any more
         self._told: str | None = None  #: who has another map
         self._read_at = 0.0
+        self._seen_at = time.monotonic()
 
     # What is asked when the map changes
 
@@ -163,6 +167,7 @@ class GroupsApplied(GroupClaims):
                     async with live_map.turn:
                         is_more = await self._look(app)
                     if not is_more:
+                        await self._see_tables(app)
                         await self._follow(app, live_map)
                 except (StateError, MapBusy):
                     pass  # the heartbeat tells, and ends the process in time; or it is tried again
@@ -232,6 +237,13 @@ class GroupsApplied(GroupClaims):
             _tell_taken((held | kept) - (app.groups or frozenset()))
             await app.apply(held | kept)
         return bool(got)
+
+    async def _see_tables(self, app: App) -> None:
+        """Learn now and then what others have seen: a table of theirs may have a target that is fed here as well."""
+        every_s = min(max(_LEAST_SEEN_S, _SEEN_S * len(self._groups)), _MOST_SEEN_S)
+        if any(group.patterns for group in app.config.databases) and time.monotonic() >= self._seen_at + every_s:
+            self._seen_at = time.monotonic()
+            await asyncio.to_thread(app.patterns.read_again)
 
     async def _follow(self, app: App, live_map: LiveMap) -> None:
         """Say that others have another map, and go by one's own file once that is theirs."""

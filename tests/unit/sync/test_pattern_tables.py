@@ -120,6 +120,32 @@ def test_a_table_that_comes_later_takes_no_target_of_another_source(servers: Ser
         ]  # fmt: skip
 
 
+def test_of_two_processes_one_takes_in_a_table_that_appears_at_both_their_sources(servers: Servers) -> None:
+    """Each looks at its own source, and nobody has told it what the other one has seen since it began."""
+    groups = [
+        {"database": name, "urls": [{"url": f"postgresql:///{name}"}], "tables": {"public.*": None}}
+        for name in ("first", "second")
+    ]
+    both = load.of_text(json.dumps({"databases": groups}), {}, Path())
+    first, second = sources.resolve(both)
+    feeds = MemoryFeeds()
+    one, two = (PatternTables(feeds, may_keep=True) for _ in range(2))
+    for process in (one, two):
+        process.applied(both)
+    servers.has = {"first": seen("items"), "second": seen("items")}
+    two.look("second", second)
+    assert tables(two.applied(both)) == {"first": [], "second": ["items"]}
+    one.look("first", first)
+    assert tables(one.applied(both)) == {"first": [], "second": ["items"]}, "their rows would be one another's"
+    version = two.version
+    two.read_again()
+    assert tables(two.applied(both)) == {"first": [], "second": ["items"]}
+    assert two.version > version, "it is another process's table, too, if its rows have sids"
+    version = two.version
+    two.read_again()
+    assert two.version == version
+
+
 def test_what_is_left_out_is_told_once(servers: Servers, caplog: pytest.LogCaptureFixture) -> None:
     servers.has = {"shop_eu": (SeenTable(table=names.parse_table("bare"), has_key=False),)}
     one = PatternTables(MemoryFeeds())

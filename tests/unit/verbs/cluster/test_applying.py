@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
+from kuvasz.state.memory import MemoryFeeds
 from kuvasz.state.shares.memory import MemoryGroups
 from kuvasz.state.shares.ports import ApplierNode
+from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.verbs.cluster.applying import GroupsApplied
 from kuvasz.verbs.cluster.standby import map_digest
 
@@ -71,3 +76,18 @@ def test_what_one_had_that_is_gone_is_not_waited_for(shares: Shares) -> None:
     assert shares.mine.elsewhere(["us"], shares.now) == ["us"]
     del shares.holders.nodes["two"]
     assert not shares.mine.elsewhere(["us"], shares.now)
+
+
+def test_what_others_have_seen_of_tables_is_learned_now_and_then(shares: Shares) -> None:
+    feeds = MemoryFeeds()
+    patterns = PatternTables(feeds, may_keep=True)
+    app: Any = SimpleNamespace(config=shares.read("public.*", "parts"), patterns=patterns)
+    patterns.applied(app.config)
+    feeds.see({"eu": [("items", True, 1)]})
+    version = patterns.version
+    asyncio.run(shares.mine._see_tables(app))
+    assert patterns.version == version, "not all the time"
+    shares.mine._seen_at = 0.0
+    asyncio.run(shares.mine._see_tables(app))
+    assert patterns.version == version + 1
+    assert patterns.applied(app.config).databases[0].entries.keys() == {"items"}
