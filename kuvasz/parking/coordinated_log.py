@@ -29,13 +29,15 @@ class CoordinatedLog(ParkingLog):
 
     Args:
         path: Where its file is on this machine.
+        before: Where that of this machine was before the cluster: nobody else has what is in it.
         source: The source's name, for the segments.
         pieces: Where the same bytes are for others.
         name: By which name.
     """
 
-    def __init__(self, path: Path, source: str, pieces: SharedPieces, name: str) -> None:
+    def __init__(self, path: Path, before: Path, source: str, pieces: SharedPieces, name: str) -> None:
         super().__init__(path, source)
+        self._before = before
         self._pieces = pieces
         self._name = name
 
@@ -48,9 +50,7 @@ class CoordinatedLog(ParkingLog):
     @override
     def load(self) -> None:
         """See `ParkingLog.load`: what others may have written counts, not what is left of this machine's file."""
-        if self._is_from_before():
-            super().load()
-            return
+        self._bring()
         try:
             private_folder.make_state(self._path.parent)
             self._path.unlink(missing_ok=True)
@@ -64,16 +64,17 @@ class CoordinatedLog(ParkingLog):
             raise LogDamaged(f"{self._path} cannot be had from the coordinator: {error}") from error
         super().load()
 
-    def _is_from_before(self) -> bool:
-        """Bring a log of before the cluster, and say whether there was one; whether it is the table's its id says."""
+    def _bring(self) -> None:
+        """Bring a log of before the cluster, if there is one; whether it is the table's its id says."""
         try:
-            if self._pieces.size(self._name) or not self._path.exists():
-                return False
-            with self._path.open("rb") as file:
-                self._pieces.bring(self._name, file)
+            if not self._before.exists():
+                return
+            if not self._pieces.size(self._name):
+                with self._before.open("rb") as file:
+                    self._pieces.bring(self._name, file)
+            self._before.unlink()  # others may go on with it from here on
         except (OSError, StateError) as error:
-            raise LogDamaged(f"{self._path} cannot be brought to the coordinator: {error}") from error
-        return True
+            raise LogDamaged(f"{self._before} cannot be brought to the coordinator: {error}") from error
 
     @override
     def finish(self) -> None:

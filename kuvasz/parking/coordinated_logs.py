@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 from kuvasz.errors import StateError
+from kuvasz.parking import log
 from kuvasz.parking.coordinated_log import CoordinatedLog
 from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.ports import LogDamaged
 
 if TYPE_CHECKING:
     from kuvasz.state.coordinator.pieces import SharedPieces
+
+
+#: Ends the name of a file.
+_COPY: Final = ".copy.log"
 
 
 class CoordinatedLogs(LogFolder):
@@ -32,7 +37,13 @@ class CoordinatedLogs(LogFolder):
     @override
     def log(self, target: str, source: str) -> CoordinatedLog:
         """Return the log of a table, which is yet to be made or found."""
-        return CoordinatedLog(self.path(target, source), source, self._pieces, _name(target, source))
+        before = super().path(target, source)
+        return CoordinatedLog(self.path(target, source), before, source, self._pieces, _name(target, source))
+
+    @override
+    def path(self, target: str, source: str) -> Path:
+        """Return where this machine's copy is: of another name than a file that is nowhere else."""
+        return super().path(target, source).with_suffix(_COPY)
 
     @override
     def unfinished_lsn(self, target: str, source: str) -> int:
@@ -49,6 +60,7 @@ class CoordinatedLogs(LogFolder):
         """See `LogStore.remove`."""
         self._pieces.remove(_name(target, source))
         super().remove(target, source)
+        log.remove(super().path(target, source))
 
 
 def _name(target: str, source: str) -> str:

@@ -237,6 +237,27 @@ def test_a_log_of_before_the_cluster_is_shared_from_then_on(database: Database, 
 
 
 @pytest.mark.postgres
+def test_what_a_process_has_left_of_a_log_is_not_taken_for_one_that_the_coordinator_has_lost(
+    database: Database, tmp_path: Path
+) -> None:
+    """Another one went on with it: the changes behind what is left were confirmed, and are nowhere else."""
+    store = CoordinatorStore(lambda: database.url, "tests", tmp_path / "state", 30.0)
+    assert store._lease.take("tests", "") is None
+    here, elsewhere = (CoordinatedLogs(tmp_path / name, store.pieces) for name in ("here", "elsewhere"))
+    log, eu = here.create(T, S), Sender()
+    append(log, [eu.one(insert(1))], 1108)
+    log.close()
+    other = elsewhere.load(T, S, log.id)
+    append(other, [eu.one(insert(2))], 1208)
+    other.close()
+    database.execute("DELETE FROM kuvasz.piece")  # it was set back to a state of before
+    for logs in (here, elsewhere):
+        with pytest.raises(LogDamaged, match="is gone"):
+            logs.load(T, S, log.id)
+    store._database.close()
+
+
+@pytest.mark.postgres
 def test_a_log_of_before_the_cluster_is_brought_whole_or_not_at_all(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
