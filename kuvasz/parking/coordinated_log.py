@@ -58,10 +58,13 @@ class CoordinatedLog(ParkingLog):
                 file.writelines(self._pieces.read(self._name))
                 file.flush()
                 os.fsync(file.fileno())
-                if not file.tell():
-                    raise LogDamaged(f"{self._path} is gone")
-        except (OSError, StateError) as error:
-            raise LogDamaged(f"{self._path} cannot be had from the coordinator: {error}") from error
+                found = file.tell()
+        except OSError as error:
+            raise self._failed(error) from error
+        if not found:
+            raise LogDamaged(f"{self._path} is gone")
+        if found != self._pieces.size(self._name):
+            raise LogDamaged(f"{self._path}: a piece is missing at byte {found}")
         super().load()
 
     def _bring(self) -> None:
@@ -73,8 +76,8 @@ class CoordinatedLog(ParkingLog):
                 with self._before.open("rb") as file:
                     self._pieces.bring(self._name, file)
             self._before.unlink()  # others may go on with it from here on
-        except (OSError, StateError) as error:
-            raise LogDamaged(f"{self._before} cannot be brought to the coordinator: {error}") from error
+        except OSError as error:
+            raise StateError(f"{self._before} cannot be brought to the coordinator: {error}") from error
 
     @override
     def finish(self) -> None:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
-from kuvasz.errors import StateError
 from kuvasz.parking import log
 from kuvasz.parking.coordinated_log import CoordinatedLog
 from kuvasz.parking.log_folder import LogFolder
-from kuvasz.parking.ports import LogDamaged
 
 if TYPE_CHECKING:
     from kuvasz.state.coordinator.pieces import SharedPieces
@@ -48,12 +46,7 @@ class CoordinatedLogs(LogFolder):
     @override
     def unfinished_lsn(self, target: str, source: str) -> int:
         """See `LogStore.unfinished_lsn`."""
-        try:
-            if not self._pieces.size(_name(target, source)):
-                return 0
-        except StateError as error:
-            raise LogDamaged(error.message) from error
-        return self.unfinished_of(target, source)
+        return self.unfinished_of(target, source) if self._pieces.size(_name(target, source)) else 0
 
     @override
     def remove(self, target: str, source: str) -> None:

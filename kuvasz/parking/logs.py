@@ -98,6 +98,7 @@ class ParkingLogs:
 
         Raises:
             LogDamaged: It is not there, not whole, or another one.
+            StateError: It cannot be had now.
         """
         found = self._store.load(target, source, log_id)
         self.replays.reset(target, source)
@@ -108,6 +109,7 @@ class ParkingLogs:
 
         Raises:
             LogDamaged: It is not whole.
+            StateError: It cannot be had now.
         """
         found = self._parked.get((target, source))
         if found is None:

@@ -119,6 +119,7 @@ class LogStore(Protocol):
 
         Raises:
             LogDamaged: It is not there, not whole, or another one.
+            StateError: It cannot be had now.
         """
 
     def unfinished_lsn(self, target: str, source: str) -> int:
@@ -126,6 +127,7 @@ class LogStore(Protocol):
 
         Raises:
             LogDamaged: It is not whole.
+            StateError: It cannot be had now.
         """
 
     def remove(self, target: str, source: str) -> None:

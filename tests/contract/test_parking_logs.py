@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.errors import StateError
 from kuvasz.model import TableName
 from kuvasz.parking.coordinated_logs import CoordinatedLogs
 from kuvasz.parking.log_folder import LogFolder
@@ -258,6 +259,35 @@ def test_what_a_process_has_left_of_a_log_is_not_taken_for_one_that_the_coordina
 
 
 @pytest.mark.postgres
+def test_a_coordinator_that_does_not_answer_has_lost_no_log(database: Database, tmp_path: Path) -> None:
+    """Its table would let go of what was parked, or be taken for one that was set back."""
+    urls = [database.url]
+    store = CoordinatorStore(lambda: urls[-1], "tests", tmp_path / "state", 2.0)
+    assert store._lease.take("tests", "") is None
+    logs, eu = CoordinatedLogs(tmp_path / "here", store.pieces), Sender()
+    log = logs.create(T, S)
+    append(log, [eu.one(insert(1))], 1108)
+    log.close()
+    urls.append("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=1")
+    store._database.close()
+    with pytest.raises(StateError):
+        logs.load(T, S, log.id)
+    with pytest.raises(StateError):
+        logs.unfinished_lsn(T, S)
+    urls.pop()
+    store._database.close()
+    assert logs.unfinished_lsn(T, S) == log.last_lsn
+    logs.load(T, S, log.id).close()
+    database.execute("UPDATE kuvasz.piece SET at = at + 1 WHERE at > 0")
+    with pytest.raises(LogDamaged, match="a piece is missing at byte"):
+        logs.load(T, S, log.id)
+    database.execute("DELETE FROM kuvasz.piece WHERE at = 0")
+    with pytest.raises(LogDamaged, match=r"\.copy\.log is gone$"):
+        logs.load(T, S, log.id)
+    store._database.close()
+
+
+@pytest.mark.postgres
 def test_a_log_of_before_the_cluster_is_brought_whole_or_not_at_all(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +302,7 @@ def test_a_log_of_before_the_cluster_is_brought_whole_or_not_at_all(
     database.execute(
         "ALTER TABLE kuvasz.piece ADD CONSTRAINT amid CHECK (at < 128)"
     )  # fails as a process that is killed amid it does: nothing follows
-    with pytest.raises(LogDamaged, match="cannot be brought"):
+    with pytest.raises(StateError):
         CoordinatedLogs(tmp_path / "here", store.pieces).load(T, S, before.id)
     database.execute("ALTER TABLE kuvasz.piece DROP CONSTRAINT amid")
     found = CoordinatedLogs(tmp_path / "here", store.pieces).load(T, S, before.id)
