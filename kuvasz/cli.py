@@ -513,7 +513,7 @@ def rejects(
         _print_json(verify_verb.as_json(reports), redact)
     else:
         print(redact(verify_verb.render(reports)))
-    raise typer.Exit(verify_verb.exit_code(reports))
+    raise typer.Exit(verb.exit_code(reports))
 
 
 @app.command("status")

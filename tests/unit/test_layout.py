@@ -54,7 +54,6 @@ ELSEWHERE = {
     # What they find is another's: only a lake with a past, or a server, has any of it.
     "verbs/lake/trace.py": "integration/test_trace.py",
     "verbs/lake/row_places.py": "integration/test_trace.py",
-    "verbs/lake/rejects.py": "integration/test_rejects.py",
     "lake/erasure/erasure.py": "integration/test_erase.py",
     "lake/erasure/table_erasure.py": "integration/test_erase.py",
     "source/check/slot_age.py": "integration/test_initial.py",

@@ -14,6 +14,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
 from kuvasz.lake.about.tables import REJECTS
 from kuvasz.verbs import text
+from kuvasz.verbs import verify as verify_verb
 from kuvasz.verbs.lakeview import LakeView
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from kuvasz.config.model import Config
+    from kuvasz.verify.report import Report
 
 #: What tells a row from all others, also where it was written twice.
 _KEY = ("target", "source", "lsn", "ordinal")
@@ -75,6 +77,17 @@ def tables(config: Config, *, table: str | None = None, sid: str | None = None) 
         return []
     pairs = found.scan(selected_fields=("target", "source")).to_arrow().group_by(["target", "source"]).aggregate([])
     return sorted(wanted & {(row["target"], names.source_of(row["source"])) for row in pairs.to_pylist()})
+
+
+def exit_code(tried: Sequence[Report]) -> int:
+    """Return the exit code of another try: 4 where a row was not brought in, else that of the comparison.
+
+    Args:
+        tried: What came of the tables; one that was passed over has its rows still to come.
+    """
+    if any(report.rejected or (report.skipped and not report.error_code) for report in tried):
+        return verify_verb.DIFFERENCES_FOUND
+    return verify_verb.exit_code(tried)
 
 
 def _table(config: Config) -> Table | None:
@@ -142,4 +155,4 @@ def as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-__all__ = ["as_json", "render", "rows", "tables"]
+__all__ = ["as_json", "exit_code", "render", "rows", "tables"]

@@ -1,0 +1,31 @@
+"""Another try at rejected rows says by its exit code whether all of them are in the lake."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kuvasz.verbs.lake import rejects
+from kuvasz.verify.report import Report
+
+EQUAL = Report(source="shop_eu", table="public.items", target="shop.items", source_rows=3, lake_rows=3)
+FAILED = dataclasses.replace(EQUAL, error="it is down", error_code=3)
+UNFIT = dataclasses.replace(EQUAL, rejected=1)
+
+
+@pytest.mark.parametrize(
+    ("tried", "code"),
+    [
+        ([], 0),
+        ([EQUAL, dataclasses.replace(EQUAL, missing=2, mended=2)], 0),
+        ([EQUAL, UNFIT], 4),
+        ([FAILED, UNFIT], 4),
+        ([FAILED, dataclasses.replace(EQUAL, missing=2, left=2)], 4),
+        ([EQUAL, FAILED], 3),
+        ([dataclasses.replace(EQUAL, skipped="it was not copied yet", error_code=1)], 1),
+        ([dataclasses.replace(EQUAL, skipped="it lacks what its source had")], 4),
+    ],
+)
+def test_what_does_not_fit_still_is_no_success(tried: list[Report], code: int) -> None:
+    assert rejects.exit_code(tried) == code
