@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
 from pyiceberg.expressions.literals import AboveMax, BelowMin, literal
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, BooleanType, FixedType, IcebergType, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from kuvasz.errors import ConfigError, place_of
 from kuvasz.lake.format.schema import SID, LakeSchema, arrow_field
 
 _BYTES = "\\x"
+
+#: Of which PyIceberg makes the same integer; of others, as 7.9, it makes another one.
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +122,26 @@ def _value(text: str, kind: IcebergType, place: str) -> Any:  # noqa: ANN401 (Ic
             at = datetime.datetime.fromisoformat(text)
             utc = at.astimezone(datetime.UTC) if at.tzinfo else at.replace(tzinfo=datetime.UTC)
             text = (utc if isinstance(kind, TimestamptzType) else utc.replace(tzinfo=None)).isoformat()
-        found = literal(text).to(kind)
+        found = literal(_number(text, kind)).to(kind)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise _no_value(place, text, str(kind)) from error
     if isinstance(found, AboveMax | BelowMin):  # outside what the type has
         raise _no_value(place, text, str(kind))
     return found
+
+
+def _number(text: str, kind: IcebergType) -> str:
+    """Return the text that PyIceberg takes for the same value of a type, as files have it; others as they are.
+
+    Raises:
+        ValueError, ArithmeticError: The type has no such value.
+    """
+    if isinstance(kind, IntegerType | LongType) and not _WHOLE.fullmatch(text):
+        raise ValueError("it is no integer")
+    if isinstance(kind, DecimalType):
+        exact = decimal.Context(prec=kind.precision, traps=[decimal.Inexact, decimal.InvalidOperation])
+        return f"{decimal.Decimal(text).quantize(decimal.Decimal(1).scaleb(-kind.scale), context=exact):f}"
+    return repr(float(np.float32(text))) if isinstance(kind, FloatType) else text
 
 
 def _scalar(value: Any, text: str, field: pa.Field, place: str) -> pa.Scalar:  # noqa: ANN401 (Iceberg's literals)

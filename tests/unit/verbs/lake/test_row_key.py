@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
+import struct
 import uuid
 from typing import Any
 
 import pytest
+from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
     DecimalType,
+    FloatType,
     IcebergType,
     IntegerType,
     LongType,
@@ -64,6 +68,10 @@ def test_a_table_without_a_key_is_asked_by_its_columns() -> None:
         (DateType(), "2026-11-26", datetime.date(2026, 11, 26)),
         (TimestampType(), "2026-11-26 10:00", datetime.datetime(2026, 11, 26, 10)),  # noqa: DTZ001 (the column has no zone)
         (TimestamptzType(), "2026-11-26 10:00+01", datetime.datetime(2026, 11, 26, 9, tzinfo=datetime.UTC)),
+        (DecimalType(9, 2), "7.5", decimal.Decimal("7.50")),
+        (DecimalType(9, 2), "750e-2", decimal.Decimal("7.50")),
+        (LongType(), "9007199254740993", 9007199254740993),
+        (IntegerType(), "-7", -7),
         (UUIDType(), "0" * 31 + "7", uuid.UUID(int=7).bytes),
         (BinaryType(), "\\x0aff", b"\x0a\xff"),
     ],
@@ -78,6 +86,7 @@ def test_values_have_the_type_of_their_column(kind: IcebergType, text: str, valu
     [
         (LongType(), "007", "7"),
         (DecimalType(9, 2), "07.50", "7.50"),
+        (DecimalType(20, 4), "7.5000", "7.5"),
         (TimestamptzType(), "2026-11-26T11:00:00+01:00", "2026-11-26 10:00:00+00"),
         (TimestampType(), "2026-11-26T10:00", "2026-11-26 10:00:00"),
         (UUIDType(), "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
@@ -92,6 +101,29 @@ def test_a_value_is_known_whatever_text_of_it_was_given(kind: IcebergType, given
     found = row_key.parse([given], "eu", ("a",), (lake, iceberg), "shop.items")
     assert found.is_of({"a": text, "b": "any"})
     assert not any(found.is_of(other) for other in ({"a": None}, {"a": "another"}, {"b": text}, {"a": f"{text}9"}))
+
+
+def test_a_float_is_sought_by_files_as_they_have_it() -> None:
+    iceberg = Schema(NestedField(1, "a", FloatType()))
+    found = row_key.parse(["0.1"], None, ("a",), (schema.parse(iceberg.model_dump_json()), iceberg), "shop.items")
+    assert isinstance(found.condition, EqualTo)
+    assert found.condition.literal.value == struct.unpack("<f", struct.pack("<f", 0.1))[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (LongType(), "7.9"),
+        (IntegerType(), "7.0"),
+        (LongType(), "1_000"),
+        (DecimalType(9, 2), "7.501"),
+        (DecimalType(4, 2), "123.5"),
+        (DecimalType(9, 2), "NaN"),
+    ],
+)
+def test_no_other_row_is_taken_for_one_that_cannot_be(kind: IcebergType, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"no value of the type {re.escape(str(kind))}"):
+        parse([text], "a", a=kind)
 
 
 @pytest.mark.parametrize(
