@@ -51,7 +51,9 @@ def versions(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:
     unresolved = unresolved_of(shape, changes, folded, kept)
     place = np.full(len(changes.tag) + 1, -1, np.int32)
     place[kept] = np.arange(len(kept), dtype=np.int32)
-    holder = np.where(folded.written < 0, len(changes.tag), np.append(folded.keep, 0)[folded.written])
+    # Of a key that ends deleted its deletion is the newest, where that is written.
+    gone_by = np.where(np.append(changes.tag, 0)[folded.gone_by] == DELETE, folded.gone_by, len(changes.tag))
+    holder = np.where(folded.written < 0, gone_by, np.append(folded.keep, 0)[folded.written])
     rows = shape.rows(changes.new, kept)
     return ChunkOutcome(
         rows=rows if len(unresolved) == 0 else rows.slice(0, 0),
@@ -88,6 +90,7 @@ def aside_of(
     if (root < 0).any():
         raise never_sent(shape, int(kept[waits][np.argmin(root)]))
     unchanged = [shape.unchanged(changes.new, index, kept) for index in range(len(shape.bindings))]
+    _refuse_past(shape, unchanged)
     _refuse_mixed(shape, unchanged)
     return Aside(
         rows=rows,
@@ -96,6 +99,18 @@ def aside_of(
         waits=waits,
         is_value=tuple(map(shape.is_value, range(len(shape.bindings)))),
     )
+
+
+def _refuse_past(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:
+    """Refuse rows whose values would be those of before a row that was left out."""
+    for binding, mask in zip(shape.bindings, unchanged, strict=True):
+        if binding.is_past and mask.any():
+            message = (
+                f"{shape.place}, column {binding.name}: updated rows leave out a large value that did not change, and"
+                " a row before them may have been rejected"
+            )
+            hint = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
+            raise DecodeError(message, hint=hint)
 
 
 def _refuse_mixed(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:

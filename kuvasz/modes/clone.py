@@ -22,7 +22,7 @@ from kuvasz.decode.tuples import RowChanges
 from kuvasz.errors import DecodeError, place_of
 from kuvasz.fold import fold
 from kuvasz.fold.keys import Keys
-from kuvasz.model import Int32s, Int64s, UInt32s
+from kuvasz.model import Int32s, Int64s, TableType, UInt32s
 from kuvasz.modes import owners, soft
 from kuvasz.modes.row_rules import Evaluated, attach_copied
 from kuvasz.modes.shape import Shape
@@ -198,21 +198,25 @@ def complete(
     *,
     is_soft: bool = False,
     is_value: Sequence[bool] = (),
+    table_type: TableType = TableType.CLONE,
 ) -> pa.Table:
     """Fill the cells that were not sent from the rows' earlier versions.
 
     Args:
         aside: n rows.
         unchanged: As in `Aside`.
-        earlier: One row for each that waits, in the same order; at least the columns that have unchanged cells.
+        earlier: One row for each that waits, in the same order; at least the columns that have unchanged cells, and
+            what says of the table's type that a row went.
         waits: As in `Aside`.
         is_soft: Whether rows that are deleted stay.
         is_value: As in `Aside`.
+        table_type: The table's.
 
     Raises:
-        EarlierDeleted: Where they do, a row that lives waits for one of them.
+        EarlierDeleted: A row that lives waits for one that is deleted, where these stay.
         EarlierLost: An earlier version has NULL for what cannot be NULL.
     """
+    soft.refuse_gone(earlier, table_type)
     place = np.arange(len(aside), dtype=np.int32)
     if waits is not None:
         place = np.zeros(len(aside), np.int32)

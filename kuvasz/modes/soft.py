@@ -7,7 +7,7 @@ deleted no further: a row may leave a filter that it never passed, or more than 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from typing_extensions import override
 
 from kuvasz.errors import DecodeError, InternalError
-from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.model import POSTGRES_EPOCH_US, TableType
 from kuvasz.modes import system_columns
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from kuvasz.modes.transaction_facts import Facts
 
 DELETED_AT = system_columns.DELETED_AT
+
+#: What says of a row that it went, in tables that keep what was.
+GONE_BY: Final = {TableType.HISTORY: system_columns.DELETED, TableType.CHANGELOG: system_columns.OP}
+
+_DELETION: Final = "D"
 
 _INSTANT = pa.timestamp("us", "UTC")
 
@@ -142,6 +147,29 @@ def settled(unknown: np.ndarray, mine: pa.ChunkedArray, earlier: pa.ChunkedArray
     return pc.coalesce(before, mine)
 
 
+def refuse_gone(earlier: pa.Table, table_type: TableType) -> None:
+    """Refuse earlier versions of a table that keeps what was, if the newest says that the row went.
+
+    It comes back by a message that brings all of it, unless it only left the filter, or one of its versions was
+    rejected: then it may have changed since.
+
+    Args:
+        earlier: The newest versions of rows that wait for them.
+        table_type: The table's.
+
+    Raises:
+        EarlierDeleted: A row is gone since.
+    """
+    column = GONE_BY.get(table_type)
+    if column is None:
+        return
+    found = earlier.column(column).combine_chunks()
+    mask = found if table_type is TableType.HISTORY else pc.equal(found, _DELETION)
+    gone = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    if gone.size:
+        raise EarlierDeleted(int(gone[0]))
+
+
 class EarlierDeleted(DecodeError):
     """An updated row leaves out a large value, and its earlier version is a deleted row; `row` is which of those."""
 
@@ -154,4 +182,14 @@ class EarlierDeleted(DecodeError):
         return EarlierDeleted, (self.row,)
 
 
-__all__ = ["DELETED_AT", "EarlierDeleted", "SoftOutcome", "deleted", "deleted_at", "is_live", "settled"]
+__all__ = [
+    "DELETED_AT",
+    "GONE_BY",
+    "EarlierDeleted",
+    "SoftOutcome",
+    "deleted",
+    "deleted_at",
+    "is_live",
+    "refuse_gone",
+    "settled",
+]

@@ -266,6 +266,7 @@ class CloneWriter:
             waits=item.done.waits,
             is_value=item.done.is_value,
             is_soft=self._table.definition.target.is_soft,
+            table_type=self._table.definition.target.type,
         )
 
     def _where_now(self, earlier: _Places) -> _Places:

@@ -240,12 +240,15 @@ class CommitStage:
                     layer.operations = layer.operations.plus(counted)
         writer.conclude(written.work.through.keys() - written.work.open_sources)
         late = writer.rejected if isinstance(writer, CloneWriter) else []
-        self._note_rejected(table.name, changeset, [*written.rejected(), *late])
+        self._note_rejected(table, changeset, [*written.rejected(), *late])
 
-    def _note_rejected(self, target: str, changeset: Changeset, found: Sequence[bytes]) -> None:
+    def _note_rejected(self, table: LakeTable, changeset: Changeset, found: Sequence[bytes]) -> None:
         """Have what does not fit written down before a position passes it; what is large, a portion at a time."""
         for some in refused_rows.portions(found, changeset.rejected):
-            changeset.first.append(functools.partial(self._keep, target, some))
+            changeset.first.append(functools.partial(self._keep, table.name, some))
+        if table.definition.is_growing:
+            lack = table.columns.rules.lack
+            changeset.first += [functools.partial(lack, source) for source in sorted(changeset.rejected)]
 
     def _keep(self, target: str, some: Sequence[bytes]) -> None:
         self._keep_rejected(target, pa.concat_tables(map(refused_rows.unpacked, some)))

@@ -39,12 +39,13 @@ from kuvasz.lake.executors.tasks import ChunkDone, CompleteRows, CompleteTask
 from kuvasz.lake.files.data_file import DataFile, place_in, remove
 from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format import naming
-from kuvasz.lake.format.binding import no_earlier_value
+from kuvasz.lake.format.binding import no_earlier_value, no_earlier_version
 from kuvasz.lake.format.layout import Values
 from kuvasz.lake.table.open_transactions import OpenTransaction
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, Int64s, Truncation, UInt32s
 from kuvasz.modes.clone import EarlierLost
 from kuvasz.modes.history import NEVER_US
+from kuvasz.modes.soft import EarlierDeleted
 
 if TYPE_CHECKING:
     from kuvasz.lake.executors.jobs import Jobs
@@ -187,9 +188,11 @@ class HistoryWriter:
             aside=done.aside, unchanged=done.unchanged, files=places.files, file_of=places.file_of,
             position_of=places.position_of, path=naming.fresh(table.definition.location, source, done.order),
             bounded=table.definition.bounded, layout=table.definition.layout, waits=done.waits,
-            is_value=done.is_value,
+            is_value=done.is_value, table_type=table.definition.target.type,
         )  # fmt: skip
         ((_, completed),) = self._jobs.run(CompleteRows(properties=self._properties), [(0, task)], [1])
+        if isinstance(completed.error, EarlierDeleted):
+            raise no_earlier_version(source, table.definition.name, 1)
         if isinstance(completed.error, EarlierLost):
             raise no_earlier_value(source, table.definition.name, completed.error.field)
         if completed.error is not None:

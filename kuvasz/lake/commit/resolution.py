@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.executors.tasks import ChunkDone
     from kuvasz.lake.files.data_file import DataFile
     from kuvasz.lake.files.files import Changeset
+    from kuvasz.lake.table.open_transactions import OpenTransaction
     from kuvasz.lake.table.table_index import TableRows
     from kuvasz.model import UInt32s, UInt64s
 
@@ -82,7 +83,21 @@ class Resolution:
         kept = np.flatnonzero(done.written >= 0)
         file, position = place_in(done.files, numbers, done.written[kept])
         table.index.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
+        if table.definition.is_growing:
+            self._forget(done.keys.take(np.flatnonzero(done.written < 0).astype(np.int32)), pending)
         return earlier
+
+    def _forget(self, keys: Keys, pending: OpenTransaction | None) -> None:
+        """Have the index know no row of keys that are gone: what comes of them later need not go on from these.
+
+        They left a filter, or do not fit, and may change meanwhile.
+        """
+        index = self._table.index
+        files, rows = index.lookup(keys, pending)
+        found = np.flatnonzero(files != ABSENT).astype(np.int32)
+        if len(found):
+            nowhere = np.full(len(found), index.files.reserve(), np.uint32)  # a file that there never is
+            index.insert(keys.take(found), nowhere, rows[found], pending)
 
     def without_lost(
         self,

@@ -69,7 +69,7 @@ class Columns:
         self.known = KnownSources(definition, table.properties)
         self.shapes = Shapes(definition, self.known, expressions)
         self._agreement = Agreement(self.known, positions)
-        self._rules = SourceRules(table, positions)
+        self.rules = SourceRules(table, positions)
         self._noted = ColumnNotes(table)
         self._fitting: dict[str, tuple[Target, Feed, Relation, int]] = {}  # source -> what `fit` was told, and schema
 
@@ -98,7 +98,7 @@ class Columns:
         """Return the properties that say of which columns, and by which rule of the map, a source's rows are made."""
         known = self.known.get(source)
         columns = {} if known is None else column_notes.render(source, known)
-        return columns | self._rules.now(source)
+        return columns | self.rules.now(source)
 
     def _read_again(self, key: tuple[str, ...] | None = None) -> None:
         """Read the table's columns after they were changed; the key may have changed with them."""
@@ -143,7 +143,7 @@ class Columns:
         why = planned.why_copy
         if not is_streaming:  # else the map is what it was
             numbers = rule.numbered(target, view, planned.reads.values())
-            other = self._rules.go_by(target, feed, numbers)
+            other = self.rules.go_by(target, feed, numbers)
             why = why or other
         if self._definition.is_bag and (planned.steps or planned.is_change):
             why = why or "rows without a key are found by all of their columns"
@@ -161,8 +161,9 @@ class Columns:
             # Before anything else: whatever happens from here on, the copy is made.
             self._forget_position(feed.source)
         elif not is_streaming:
-            self._rules.remember(target, feed.source)
-            self.shapes.mix(feed.source, is_mixed=self._rules.is_mixed(feed.source))
+            self.rules.remember(target, feed.source)
+            lacks_rows = self.rules.lacks_rows(feed.source)
+            self.shapes.mix(feed.source, is_mixed=self.rules.is_mixed(feed.source), lacks_rows=lacks_rows)
         self._change(feed, relation, view, planned, is_remembered=is_numbered)
         told = (*restored, *planned.told)
         return (*told, self._told_of_rows(target.type, why)) if is_followed else told
@@ -226,7 +227,7 @@ class Columns:
         if planned.is_change or planned.steps or planned.why_copy:
             what = "; ".join(planned.told) or planned.why_copy or "the lake lacks some of its columns"
             raise SchemaError(f"{feed.place}: {what}", hint="let kuvasz run until it has followed, then compare")
-        self._rules.check(target, feed, rule.numbered(target, relation, planned.reads.values()))
+        self.rules.check(target, feed, rule.numbered(target, relation, planned.reads.values()))
 
     def _plan_for(self, target: Target, feed: Feed, relation: Relation) -> tuple[Evolution, Relation, bool]:
         """Return what is to be done for a source table, its relation as it counts, and whether to remember it."""

@@ -38,7 +38,7 @@ class Shapes:
         self._known = known
         self._expressions = expressions
         self._targets: dict[str, Target] = {}  #: source -> what the map says for it; see `target_of`
-        self._mixed: set[str] = set()  #: sources; see `mix`
+        self._mixed: dict[str, tuple[bool, bool]] = {}  #: source -> as `mix` was told
         self._cached: dict[tuple[str, Relation], Shape] = {}
         self._last: dict[str, tuple[Relation, Shape]] = {}  # by source: to hash a relation takes longer than all else
         self._kinds: list[tuple[Shape, Shape]] = []  # nobody's, and the first one of that kind
@@ -68,11 +68,17 @@ class Shapes:
                 self._targets[source] = target
                 self.forget()  # all of them: kinds are known by ids, which may be another shape's by then
 
-    def mix(self, source: str, *, is_mixed: bool) -> None:
-        """Know from now on whether a source has rows whose values another rule of the map made."""
+    def mix(self, source: str, *, is_mixed: bool, lacks_rows: bool = False) -> None:
+        """Know from now on what a source's rows that are here say of the next ones.
+
+        Args:
+            source: The source.
+            is_mixed: Values of some are made by another rule of the map.
+            lacks_rows: Some that do not fit were left out.
+        """
         with self._definition.lock:
-            if is_mixed != (source in self._mixed):
-                self._mixed ^= {source}
+            if (is_mixed, lacks_rows) != self._mixed.get(source, (False, False)):
+                self._mixed[source] = is_mixed, lacks_rows
                 self.forget()
 
     def of(self, feed: Feed, relation: Relation) -> Shape:
@@ -141,7 +147,8 @@ class Shapes:
         if target.has_members:
             bound = dataclasses.replace(bound, family=table.seed)
         found = veil.unveil(view.apply(bound, relation), relation, table.name)
-        return _mixed(found) if feed.source in self._mixed else found
+        is_mixed, lacks_rows = self._mixed.get(feed.source, (False, False))
+        return _mixed(found, is_mixed=is_mixed, lacks_rows=lacks_rows) if is_mixed or lacks_rows else found
 
     def view(self, feed: Feed, relation: Relation) -> Projection:
         """Return how a message looks from this table, under the names that its columns have now.
@@ -174,12 +181,14 @@ class Shapes:
         return self._expressions.project(self.target_of(feed.source), relation, feed.place, key)
 
 
-def _mixed(shape: Shape) -> Shape:
-    """Return a shape of a source with rows whose masked or computed values another rule of the map made."""
+def _mixed(shape: Shape, *, is_mixed: bool, lacks_rows: bool) -> Shape:
+    """Return a shape of a source with rows that say little of the next ones; see `Shapes.mix`."""
     return dataclasses.replace(
         shape,
         bindings=tuple(
-            dataclasses.replace(one, is_mixed=one.mask is not None or one.computed is not None)
+            dataclasses.replace(
+                one, is_mixed=is_mixed and (one.mask is not None or one.computed is not None), is_past=lacks_rows
+            )
             for one in shape.bindings
         ),
     )

@@ -58,6 +58,21 @@ class SourceRules:
         """Whether a source has rows whose values another rule made than the one that the table goes by now."""
         return rule.is_mixed(self._now.get(source))
 
+    def lacks_rows(self, source: str) -> bool:
+        """Whether rows of a source were left out that do not fit, since it was copied."""
+        return rule.lacks_rows(self._now.get(source))
+
+    def lack(self, source: str) -> None:
+        """Note that rows of a source were left out.
+
+        Raises:
+            LakeError: The catalog does not answer.
+        """
+        noted = self._now.get(source) or self.noted(source)
+        if noted is not None and not rule.lacks_rows(self.noted(source)):
+            self._now[source] = rule.lacking(noted)
+            self._table.set_properties({rule.PREFIX + source: self._now[source]})
+
     def check(self, target: Target, feed: Feed, numbers: Mapping[str, int]) -> None:
         """Refuse a map by whose rule a source's rows are not made: they would differ by that alone.
 

@@ -35,8 +35,8 @@ from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format import member
 from kuvasz.lake.format.layout import Layout
-from kuvasz.model import NO_OPERATIONS, Int32s, Operations
-from kuvasz.modes import changelog, clone, dispatch
+from kuvasz.model import NO_OPERATIONS, Int32s, Operations, TableType
+from kuvasz.modes import changelog, clone, dispatch, soft
 from kuvasz.modes.clone import Closings
 from kuvasz.modes.owners import Owner
 from kuvasz.modes.row_rules import Evaluated
@@ -201,6 +201,7 @@ class CompleteTask:
     waits: Int32s | None = None  #: as in `clone.Aside`
     is_soft: bool = False  #: as in `clone.complete`
     is_value: tuple[bool, ...] = ()  #: as in `clone.Aside`
+    table_type: TableType = TableType.CLONE
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,11 +219,14 @@ class CompleteRows:
     def _complete(self, task: CompleteTask) -> ChunkDone:
         aside = from_ipc(task.aside)
         names = [field.name for field, mask in zip(aside.schema, task.unchanged, strict=True) if len(mask)]
+        if (gone_by := soft.GONE_BY.get(task.table_type)) is not None:
+            names.append(gone_by)
         wanted = pa.schema([aside.schema.field(name) for name in names])
         earlier = read_scattered(self.properties, task.files, task.file_of, task.position_of, wanted)
         rows = clone.complete(
-            aside, task.unchanged, earlier, task.waits, is_soft=task.is_soft, is_value=task.is_value
-        )
+            aside, task.unchanged, earlier, task.waits, is_soft=task.is_soft, is_value=task.is_value,
+            table_type=task.table_type,
+        )  # fmt: skip
         files, places = write_rows(self.properties, task.path, rows, task.bounded, task.layout)
         return ChunkDone(files=files, written=places)
 

@@ -3,7 +3,8 @@
 A property ``kuvasz.rule.<source>`` holds what the map says of values and rows, in at most 40 bytes:
 ``3f2a9c0.-.77ab01c.19be2d4.error``, that is digests of `filter`, `set`, `mask` and the secret of its pseudonyms,
 ``-`` for what there is none of, and `out_of_range`; and behind that ``own`` where `origin` leaves out of the stream
-what came to the source by replication, and ``kept`` where a person agreed to rows that another `set` or `mask` made.
+what came to the source by replication, ``kept`` where a person agreed to rows that another `set` or `mask` made, and
+``less`` where a table that keeps all rows lacks some that do not fit.
 It comes with the commit of a copy or repair, and is compared with the map before anything else of the source is
 applied.
 """
@@ -34,6 +35,9 @@ _OWN = "own"
 
 #: Stands behind them where rows are there whose values another rule made.
 _KEPT = "kept"
+
+#: Stands behind them where rows were left out that do not fit, so that the newest of a key need not be the last one.
+_LESS = "less"
 
 #: What makes other values of what a source has.
 _OF_VALUES = frozenset({"set", "mask", "pipeline.mask_secret"})
@@ -125,7 +129,7 @@ def others(noted: str, now: str) -> tuple[str, ...]:
     """
     before, behind = _taken_apart(noted)
     after, wanted = _taken_apart(now)
-    if len(before) != len(after) or not behind <= {_OWN, _KEPT}:
+    if len(before) != len(after) or not behind <= {_OWN, _KEPT, _LESS}:
         return _OPTIONS
     found = [name for name, one, other in zip(_OPTIONS, before, after, strict=True) if one != other]
     if before[-1] == "error" and _OPTIONS[-1] in found:
@@ -151,9 +155,24 @@ def beside(noted: str | None, now: str, *, keeps_rows: bool) -> str:
         now: The rule of the map.
         keeps_rows: A person agreed to them.
     """
-    if noted is None or not (is_mixed(noted) or (keeps_rows and _OF_VALUES.intersection(others(noted, now)))):
+    if noted is None:
         return now
-    return f"{now}.{_KEPT}"
+    found = [now]
+    if is_mixed(noted) or (keeps_rows and _OF_VALUES.intersection(others(noted, now))):
+        found.append(_KEPT)
+    if lacks_rows(noted):
+        found.append(_LESS)
+    return ".".join(found)
+
+
+def lacking(noted: str) -> str:
+    """Return what is to be noted of a rule where rows are left out from now on."""
+    return noted if lacks_rows(noted) else f"{noted}.{_LESS}"
+
+
+def lacks_rows(noted: str | None) -> bool:
+    """Whether rows were left out that do not fit."""
+    return noted is not None and _LESS in _taken_apart(noted)[1]
 
 
 def is_mixed(noted: str | None) -> bool:
@@ -197,4 +216,17 @@ def told(options: tuple[str, ...]) -> str:
     return f"{named} of the map {than} that its rows were made by"
 
 
-__all__ = ["PREFIX", "beside", "digest", "is_mixed", "numbered", "of", "others", "tokens", "told", "why_copy"]
+__all__ = [
+    "PREFIX",
+    "beside",
+    "digest",
+    "is_mixed",
+    "lacking",
+    "lacks_rows",
+    "numbered",
+    "of",
+    "others",
+    "tokens",
+    "told",
+    "why_copy",
+]

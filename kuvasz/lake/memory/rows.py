@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.lake.format.binding import no_earlier_value, no_earlier_version
+from kuvasz.model import TableType
 from kuvasz.modes import clone, soft
 
 if TYPE_CHECKING:
@@ -90,13 +91,14 @@ class MemoryRows:
 
     Args:
         table: Its name.
-        is_growing: Whether it keeps several rows of a key.
+        table_type: Its type.
         is_soft: Whether rows that are deleted stay.
     """
 
-    def __init__(self, table: str, *, is_growing: bool, is_soft: bool = False) -> None:
+    def __init__(self, table: str, table_type: TableType, *, is_soft: bool = False) -> None:
         self._table = table
-        self.is_growing = is_growing
+        self._type = table_type
+        self.is_growing = table_type in {TableType.APPEND, TableType.CHANGELOG}  #: keeps several rows of a key
         self._is_soft = is_soft
         self._rows: dict[_Key, MemoryRow] = {}  #: what readers see
         self._versions: list[tuple[str | None, pa.Table]] = []  #: the same, of a table type that keeps all
@@ -131,7 +133,7 @@ class MemoryRows:
             try:
                 completed = clone.complete(
                     applied.aside.rows, applied.aside.unchanged, before, applied.aside.waits, is_soft=self._is_soft,
-                    is_value=applied.aside.is_value,
+                    is_value=applied.aside.is_value, table_type=self._type,
                 )  # fmt: skip
             except soft.EarlierDeleted as error:
                 raise no_earlier_version(source, self._table, 1) from error
@@ -141,8 +143,7 @@ class MemoryRows:
         if not self.is_growing:
             layer.put(applied.keys, applied.written.tolist(), rows, sid)
             return
-        held = np.flatnonzero(applied.written >= 0)
-        layer.put(applied.keys.take(held), applied.written[held].tolist(), rows, sid)
+        layer.put(applied.keys, applied.written.tolist(), rows, sid)
         if rows.num_rows:
             layer.versions.append((sid, rows))
 

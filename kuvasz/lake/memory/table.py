@@ -14,7 +14,6 @@ from kuvasz.lake.format.binding import bind
 from kuvasz.lake.format.schema import LakeSchema, typed, wanted
 from kuvasz.lake.memory.rows import MemoryRows
 from kuvasz.lake.table.write_era import WriteEra
-from kuvasz.model import TableType
 from kuvasz.modes import veil
 
 if TYPE_CHECKING:
@@ -49,9 +48,7 @@ class MemoryTable:
         self._targets: dict[str, Target] = {}  #: source -> what the map says for it
         self.positions: dict[str, SourcePosition] = {}
         self.era = WriteEra.begin(self.positions)
-        self.rows = MemoryRows(
-            target.name, is_growing=target.type in {TableType.APPEND, TableType.CHANGELOG}, is_soft=target.is_soft
-        )
+        self.rows = MemoryRows(target.name, target.type, is_soft=target.is_soft)
 
     def shape(self, feed: Feed, relation: Relation) -> Shape:
         """Return how a relation's columns meet the table's fields."""

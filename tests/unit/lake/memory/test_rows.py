@@ -7,6 +7,7 @@ import pytest
 
 from kuvasz.errors import TableError
 from kuvasz.lake.memory.rows import Layer, MemoryRows
+from kuvasz.model import TableType
 from tests.support.changes import SAME, delete, insert, update
 from tests.support.shapes import APPEND, CLONE, apply
 
@@ -16,7 +17,7 @@ SCHEMA = CLONE.schema
 @pytest.fixture
 def table() -> MemoryRows:
     """With two rows of eu."""
-    made = MemoryRows("shop.items", is_growing=False)
+    made = MemoryRows("shop.items", TableType.CLONE)
     put(made, insert(1, 1, "one"), insert(2, 2, "two"))
     assert made.make_visible()
     return made
@@ -110,7 +111,7 @@ def test_an_abandoned_transaction_leaves_nothing(table: MemoryRows) -> None:
 
 
 def test_a_growing_table_keeps_every_row() -> None:
-    table = MemoryRows("shop.items", is_growing=True)
+    table = MemoryRows("shop.items", TableType.APPEND)
     for n in (1, 2):
         table.resolve("eu", "eu", apply(insert(1, n), to=APPEND), table.layer)
         table.make_visible()
