@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kuvasz import lsn
+from kuvasz.source.check import slot_age
 from kuvasz.state.tables import State
 from tests.support import model, oracle
 from tests.support.lake import LakeFolder, Pipeline, group
@@ -262,3 +263,34 @@ def test_an_lsn_from_which_changes_may_be_missing_is_refused(database: Database,
         database.execute("INSERT INTO gone VALUES (2, 2)")
         pipeline.wait_applied(database)
         assert (pipeline.rows("gone"), pipeline.rows("fine")) == ([(2, 2)], [(1, 1)])
+
+
+#: What makes other values of rows that a column of a type has, wherever below it.
+RESTS = {
+    "an enum": ("mood", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'"),
+    "an array of it": ("mood[]", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'"),
+    "a domain over it": ("mine", "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'"),
+    "a composite type": ("pair", "ALTER TYPE pair ADD ATTRIBUTE c int"),
+    "one with less": ("pair[]", "ALTER TYPE pair DROP ATTRIBUTE b"),
+}
+
+
+@pytest.mark.parametrize("kind", RESTS)
+def test_what_a_type_rests_on_is_as_it_was_where_a_slot_stands(database: Database, kind: str) -> None:
+    name, change_of_type = RESTS[kind]
+    database.execute("CREATE TYPE mood AS ENUM ('sad', 'glad')")
+    database.execute("CREATE DOMAIN mine AS mood")
+    database.execute("CREATE TYPE pair AS (a int, b int)")
+    database.execute(f"CREATE TABLE rests (id int PRIMARY KEY, v {name})")
+    prepared(database, "rests")
+    ((oid,),) = database.execute("SELECT 'rests'::regclass::oid::bigint")
+
+    def altered() -> tuple[str, ...]:
+        with database.connect() as connection:
+            found = slot_age.load(connection, "kuvasz_shop", "kuvasz_shop", oid)
+        assert found is not None
+        return found.altered
+
+    assert altered() == ()
+    database.execute(change_of_type)
+    assert altered() == ("types",)

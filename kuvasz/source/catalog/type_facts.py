@@ -7,7 +7,7 @@ neither the table's catalog entry nor its stream tells of them.
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz.source import failure
 from kuvasz.source.conninfo import place
@@ -20,21 +20,25 @@ if TYPE_CHECKING:
 #: OIDs below are of types that come with the server and are never altered (manual, section 68.2.2).
 _FIRST_GIVEN = 10000
 
+#: The types that a type `t` rests on itself.
+BELOW: Final = """
+LATERAL (
+    SELECT t.typelem WHERE t.typelem <> 0
+    UNION SELECT t.typbasetype WHERE t.typbasetype <> 0
+    UNION SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+    UNION SELECT a.atttypid FROM pg_attribute a
+        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS below (oid)
+"""
+
 # A fact holds as long as it is there: a label that is added changes no row and is a fact of its own; an attribute
 # that is added or dropped changes all rows and gives the type another fact. Names of attributes are in no value.
 # A label that was renamed and has its name back had another one in messages: which labels one transaction wrote is a
 # fact as well.
-_FACTS = """
+_FACTS = f"""
 WITH RECURSIVE rests (root, oid) AS (
     SELECT wanted, wanted FROM unnest(%s::oid[]) AS wanted
     UNION
-    SELECT rests.root, below.oid FROM rests JOIN pg_type t ON t.oid = rests.oid
-    CROSS JOIN LATERAL (
-        SELECT t.typelem WHERE t.typelem <> 0
-        UNION SELECT t.typbasetype WHERE t.typbasetype <> 0
-        UNION SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
-        UNION SELECT a.atttypid FROM pg_attribute a
-            WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS below (oid))
+    SELECT rests.root, below.oid FROM rests JOIN pg_type t ON t.oid = rests.oid CROSS JOIN {BELOW})
 SELECT rests.root::bigint, left(md5(facts.fact), 8)
 FROM rests JOIN pg_type t ON t.oid = rests.oid
 CROSS JOIN LATERAL (
@@ -68,4 +72,4 @@ def load(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, 
     return {oid: tuple(facts) for oid, facts in found.items()}
 
 
-__all__ = ["load"]
+__all__ = ["BELOW", "load"]

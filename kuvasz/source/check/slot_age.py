@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz import lsn
 from kuvasz.source import failure
+from kuvasz.source.catalog import type_facts
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
@@ -29,8 +30,11 @@ UNION ALL SELECT 'publication', n.xmin FROM pg_publication_namespace n
 #: Rows of the catalog that say what messages of a table are: that it is sent, of what it is made, and by what its
 #: rows are told apart.
 _QUERY: Final = """
-WITH asked AS (
+WITH RECURSIVE asked AS (
     SELECT %s::oid AS oid, (SELECT oid FROM pg_publication WHERE pubname = %s) AS publication
+), rests (oid) AS (
+    SELECT a.atttypid FROM pg_attribute a JOIN asked ON a.attrelid = asked.oid WHERE a.attnum > 0
+    UNION SELECT below.oid FROM rests JOIN pg_type t ON t.oid = rests.oid CROSS JOIN {below}
 )
 SELECT s.confirmed_flush_lsn::text, pg_current_wal_flush_lsn()::text, (
     SELECT array_agg(DISTINCT found.what) FROM asked CROSS JOIN LATERAL (
@@ -39,8 +43,10 @@ SELECT s.confirmed_flush_lsn::text, pg_current_wal_flush_lsn()::text, (
             WHERE c.oid = asked.oid
         UNION ALL SELECT 'columns', a.xmin FROM pg_attribute a WHERE a.attrelid = asked.oid AND a.attnum > 0
         UNION ALL SELECT 'defaults', d.xmin FROM pg_attrdef d WHERE d.adrelid = asked.oid
-        UNION ALL SELECT 'types', t.xmin FROM pg_type t JOIN pg_attribute a ON a.atttypid = t.oid
-            WHERE a.attrelid = asked.oid AND a.attnum > 0
+        UNION ALL SELECT 'types', t.xmin FROM pg_type t JOIN rests ON t.oid = rests.oid
+        UNION ALL SELECT 'types', e.xmin FROM pg_enum e JOIN rests ON e.enumtypid = rests.oid
+        UNION ALL SELECT 'types', a.xmin FROM pg_attribute a JOIN pg_type t ON a.attrelid = t.typrelid
+            JOIN rests ON t.oid = rests.oid WHERE t.typtype = 'c' AND a.attnum > 0
         UNION ALL SELECT 'indexes', i.xmin FROM pg_index i WHERE i.indrelid = asked.oid
         UNION ALL SELECT 'inheritance', h.xmin FROM pg_inherits h WHERE asked.oid IN (h.inhrelid, h.inhparent)
         UNION ALL SELECT 'publication', p.xmin FROM pg_publication p WHERE p.oid = asked.publication
@@ -76,8 +82,9 @@ def load(connection: psycopg.Connection[Any], slot: str, publication: str, oid: 
         SourceError: The query failed.
     """
     by_schema = _BY_SCHEMA if connection.info.server_version >= _SCHEMAS_SINCE else ""
+    query = _QUERY.format(by_schema=by_schema, below=type_facts.BELOW)
     with failure.translated(place(connection), f"read slot {slot}"):
-        row = connection.execute(_QUERY.format(by_schema=by_schema), (oid, publication, slot)).fetchone()
+        row = connection.execute(query, (oid, publication, slot)).fetchone()
     if row is None or row[0] is None:
         return None
     confirmed, written, altered = row
