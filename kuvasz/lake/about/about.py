@@ -95,7 +95,7 @@ class LakeAbout(About):
             return [], seen or "", 0
         known = {} if seen is None else {SEEN_PREFIX + target: seen}
         before = commits.seen_of(known, target, table.definition.uuid)
-        snapshots = table.table.snapshots.newer_than(before.sequence, most)
+        before, snapshots = commits.news(table.table.snapshots, before, most)
         rows, now = commits.rows_of(target, snapshots, before, self._took)
         missed = int(snapshots[0]["sequence-number"]) - before.sequence - 1 if snapshots and before.sequence else 0
         return rows, now.render(), missed
@@ -200,8 +200,8 @@ class LakeAbout(About):
             known = table.table.properties
             for target in map(self._targets.__getitem__, changed):
                 seen = commits.seen_of(known, target.name, target.definition.uuid)
-                snapshots = target.table.snapshots.newer_than(seen.sequence)
-                found, now_seen = commits.rows_of(target.name, snapshots, seen, self._took)
+                before, snapshots = commits.news(target.table.snapshots, seen)
+                found, now_seen = commits.rows_of(target.name, snapshots, before, self._took)
                 rows += [row for row in found if row["committed_at"] >= oldest]  # type: ignore[operator]
                 if now_seen != seen:
                     properties[SEEN_PREFIX + target.name] = now_seen.render()

@@ -12,7 +12,7 @@ import dataclasses
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from kuvasz import lsn
 from kuvasz.lake.about.rows import Row
@@ -46,6 +46,49 @@ def seen_of(properties: Mapping[str, str], target: str, uuid: str) -> SeenSnapsh
     except (KeyError, ValueError, TypeError):
         return SeenSnapshots(uuid=uuid)
     return seen if seen.uuid == uuid else SeenSnapshots(uuid=uuid)
+
+
+class SnapshotList(Protocol):
+    """The snapshots of a table, see `kuvasz.lake.jvm.snapshots`."""
+
+    @property
+    def sequence(self) -> int:
+        """See there."""
+
+    def newer_than(self, sequence: int, most: int | None = None) -> Sequence[Mapping[str, Any]]:
+        """See there."""
+
+
+def news(
+    snapshots: SnapshotList, seen: SeenSnapshots, most: int | None = None
+) -> tuple[SeenSnapshots, Sequence[Mapping[str, Any]]]:
+    """Return the snapshots that are new, oldest first, with what was seen before them.
+
+    Where an older catalog was put back, snapshots get the numbers of those that are gone; the time tells them apart.
+
+    Args:
+        snapshots: The target's.
+        seen: What was seen before.
+        most: How many come back, at the most; None: all of them.
+    """
+    found = snapshots.newer_than(max(0, seen.sequence - 1), None if most is None else most + 1)
+    at_ms = seen.at_ms
+    if not seen.sequence or at_ms is None:
+        return seen, found[:most]
+    if found and int(found[0]["sequence-number"]) == seen.sequence:
+        if int(found[0]["timestamp-ms"]) == at_ms:
+            return seen, found[1:]
+    elif snapshots.sequence >= seen.sequence:  # it was expired
+        return seen, found[:most]
+    every = snapshots.newer_than(0)
+    begin = next((place for place, one in enumerate(every) if int(one["timestamp-ms"]) > at_ms), len(every))
+    last = every[begin - 1] if begin else None
+    before = SeenSnapshots(
+        uuid=seen.uuid,
+        sequence=0 if last is None else int(last["sequence-number"]),
+        at_ms=None if last is None else int(last["timestamp-ms"]),
+    )
+    return before, every[begin:][:most]
 
 
 def rows_of(
@@ -121,4 +164,4 @@ def _number(summary: Mapping[str, str], entry: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-__all__ = ["SeenSnapshots", "kind_of", "rows_of", "seen_of"]
+__all__ = ["SeenSnapshots", "SnapshotList", "kind_of", "news", "rows_of", "seen_of"]

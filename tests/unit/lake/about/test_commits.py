@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.lake.about.commits import SeenSnapshots, rows_of, seen_of
+from kuvasz.lake.about.commits import SeenSnapshots, news, rows_of, seen_of
 from kuvasz.lake.files.snapshot_origin import SnapshotOrigin
 from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.model import Operations
@@ -86,3 +86,52 @@ def test_what_was_seen_is_a_property_of_the_table_of_commits() -> None:
     )
     assert seen_of({f"{SEEN_PREFIX}shop.items": "damaged"}, "shop.items", "u") == SeenSnapshots(uuid="u")
     assert seen_of({}, "shop.items", "u") == SeenSnapshots(uuid="u")
+
+
+class Listed:
+    """The snapshots of a table."""
+
+    def __init__(self, *snapshots: dict[str, Any]) -> None:
+        self._snapshots = snapshots
+        self.sequence = max((one["sequence-number"] for one in snapshots), default=0)
+
+    def newer_than(self, sequence: int, most: int | None = None) -> list[dict[str, Any]]:
+        return [one for one in self._snapshots if one["sequence-number"] > sequence][:most]
+
+
+def of(number: int, *, again: int = 0) -> dict[str, Any]:
+    """A snapshot, or the one that has its sequence number by now."""
+    return snapshot(100 * again + number, number, AT_MS + 1000 * (number + again))
+
+
+SEEN = SeenSnapshots(uuid="u", sequence=3, at_ms=AT_MS + 3000)
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "told"),
+    [
+        ([of(1), of(2), of(3)], []),
+        ([of(2), of(3), of(4), of(5)], [4, 5]),
+        ([of(5), of(6)], [5, 6]),  # what was told was expired
+        ([of(1)], []),  # an older catalog was put back
+        ([of(1), of(2, again=5)], [2]),  # and kuvasz has gone on
+        ([of(1), of(2, again=5), of(3, again=5), of(4, again=5)], [2, 3, 4]),
+        ([of(3, again=5)], [3]),
+        ([], []),
+    ],
+)
+def test_what_comes_after_an_older_catalog_was_put_back_is_news(
+    snapshots: list[dict[str, Any]], told: list[int]
+) -> None:
+    seen, found = news(Listed(*snapshots), SEEN)
+    assert [one["sequence-number"] for one in found] == told
+    _, seen = rows_of("shop.items", found, seen, {})
+    more = [*snapshots, of(max([one["sequence-number"] for one in snapshots], default=0) + 1, again=50)]
+    _, found = news(Listed(*more), seen)
+    assert found == more[-1:], "once it was seen, it goes on from there"
+
+
+def test_as_many_are_news_as_are_asked_for() -> None:
+    assert news(Listed(of(3), of(4), of(5)), SEEN, 1) == (SEEN, [of(4)])
+    assert news(Listed(of(1), of(2, again=5), of(3, again=5)), SEEN, 1)[1] == [of(2, again=5)]
+    assert news(Listed(of(1), of(2)), SeenSnapshots(uuid="u"), 1) == (SeenSnapshots(uuid="u"), [of(1)])
