@@ -56,7 +56,7 @@ class Lives:
     def __init__(self, lake: LakeFolder, eu: Database, us: Database) -> None:
         self._lake, self._eu, self._us = lake, eu, us
         for one in (eu, us):
-            one.execute("CREATE TABLE items (a int, b text, n int, mail text, secret text, PRIMARY KEY (a, b))")
+            one.execute("CREATE TABLE items (a int, b char(3), n int, mail text, secret text, PRIMARY KEY (a, b))")
             for name in ("prices", "log", "kept"):
                 one.execute(f"CREATE TABLE {name} (a int PRIMARY KEY, n int)")
             one.execute("CREATE TABLE bag (a int, n int)")
@@ -107,7 +107,7 @@ def test_rows_are_traced_through_changes_compaction_columns_keys_and_a_restart(
 def check_clone(kuvasz: Run) -> None:
     code, found = kuvasz("--table", "items", "--key", "7", "--key", "x", "--at-source")
     eu, us = found["rows"]
-    assert (code, eu["sid"], us["sid"], found["key"]) == (0, "eu", "us", {"a": "7", "b": "x"})
+    assert (code, eu["sid"], us["sid"], found["key"]) == (0, "eu", "us", {"a": "7", "b": "x  "})
     assert [(event["what"], event["by"], event["changed"]) for event in eu["events"]] == [
         ("came", "copy", []), ("changed", "stream", ["m"]), ("changed", "stream", ["extra"]),
         ("moved", "maintenance", []), ("went", "stream", []),

@@ -6,8 +6,9 @@ import dataclasses
 import datetime
 import decimal
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +31,14 @@ from pyiceberg.types import (
 from kuvasz.errors import ConfigError, place_of
 from kuvasz.lake.format.schema import SID, LakeSchema, arrow_field
 
+if TYPE_CHECKING:
+    from kuvasz.evolve.known import SourceColumns
+
 _BYTES = "\\x"
+
+#: The type char(n), and what its modifier has beside n (PostgreSQL's `VARHDRSZ`).
+_BPCHAR: Final = 1042
+_TYPMOD_BEGIN: Final = 4
 
 #: Of which PyIceberg makes the same integer; of others, as 7.9, it makes another one.
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
@@ -40,7 +48,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 class RowKey:
     """What tells the rows that are meant from the others of a lake table."""
 
-    texts: Mapping[str, str]  #: column -> value, as they were given, without sid
+    texts: Mapping[str, str]  #: column -> value, as they were given but for blanks of char(n), without sid
     fields: tuple[pa.Field, ...]  #: of the lake, sid among them if it is one of what tells them
     kinds: tuple[IcebergType, ...]  #: one for each
     values: tuple[pa.Scalar, ...]  #: one for each
@@ -60,8 +68,28 @@ class RowKey:
         )
 
 
+def widths(known: Iterable[SourceColumns], schema: LakeSchema) -> dict[str, int]:
+    """Return the columns whose values have blanks at their end, up to a number of characters: those of type char(n).
+
+    Args:
+        known: The columns of each source of a table. Where sources differ, nothing is known.
+        schema: The table's columns.
+    """
+    found: dict[int, set[int]] = {}
+    for column in (column for source in known for column in source.live.values()):
+        is_padded = column.type_oid == _BPCHAR and column.typmod > _TYPMOD_BEGIN
+        found.setdefault(column.field, set()).add(column.typmod - _TYPMOD_BEGIN if is_padded else 0)
+    told = {field.name: found.get(field.field_id, set()) for field in schema.fields}
+    return {name: max(some) for name, some in told.items() if len(some) == 1 and max(some)}
+
+
 def parse(
-    given: Sequence[str], sid: str | None, key: Sequence[str], lake: tuple[LakeSchema, Schema], table: str
+    given: Sequence[str],
+    sid: str | None,
+    key: Sequence[str],
+    lake: tuple[LakeSchema, Schema],
+    table: str,
+    padded: Mapping[str, int] = MappingProxyType({}),
 ) -> RowKey:
     """Return the key that a person gave.
 
@@ -71,12 +99,13 @@ def parse(
         key: The columns of the table's key, without sid; of a table that has none, any of its columns may be given.
         lake: The table's columns, as kuvasz and as PyIceberg have them.
         table: Its name, for messages.
+        padded: See `widths`; a person need not give the blanks.
 
     Raises:
         ConfigError: It is no key of the table.
     """
     schema, iceberg = lake
-    texts = _texts(given, key, schema, table)
+    texts = {name: text.ljust(padded.get(name, 0)) for name, text in _texts(given, key, schema, table).items()}
     wanted = dict(texts) if sid is None else {SID: sid, **texts}
     fields: list[pa.Field] = []
     kinds: list[IcebergType] = []
@@ -167,4 +196,4 @@ def _no_value(place: str, text: str, kind: str) -> ConfigError:
     return ConfigError(f"{place}: --key {text}: no value of the type {kind}", hint="write it as the lake shows it")
 
 
-__all__ = ["RowKey", "parse"]
+__all__ = ["RowKey", "parse", "widths"]

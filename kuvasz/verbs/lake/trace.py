@@ -28,7 +28,7 @@ from kuvasz.verbs import moments, text
 from kuvasz.verbs.lake import row_at_source, row_key, row_life
 from kuvasz.verbs.lake.row_life import LakeRow, RowEvent, RowEventKind
 from kuvasz.verbs.lake.row_places import Place, RowPlaces
-from kuvasz.verbs.lakeview import LakeView, head_of, snapshots_of
+from kuvasz.verbs.lakeview import LakeView, head_of, seen, snapshots_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -103,7 +103,8 @@ def _of_table(found: Table, target: MappedTarget, feeds: Sequence[TargetFeed], a
     columns = schema.parse(found.schema().model_dump_json())
     by = tuple(json.loads(found.properties.get(table_identity.KEY_PROPERTY, "[]")))
     sid = _sid(target, feeds, asked.sid)
-    key = row_key.parse(asked.key, sid, by, (columns, found.schema()), target.identifier)
+    padded = row_key.widths(seen(found, target.identifier).known.values(), columns)
+    key = row_key.parse(asked.key, sid, by, (columns, found.schema()), target.identifier, padded)
     lineage = lineage_of(snapshots_of(found, target.identifier), head_of(found),
                          source_positions.parse(found.properties, target.identifier))  # fmt: skip
     places = RowPlaces(found, key)

@@ -23,7 +23,7 @@ from kuvasz.state.store import state_of
 from kuvasz.state.tables import TableState
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs.lake import row_at_source, row_key
-from kuvasz.verbs.lakeview import LakeView
+from kuvasz.verbs.lakeview import LakeView, seen
 from kuvasz.verbs.sources import erased_state, erasing
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def _row(target: MappedTarget, feeds: tuple[TargetFeed, ...], table: Table, aske
     mine = tuple(feed for feed in feeds if sid is None or feed.spec.schemas is not None or feed.source.sid == sid)
     by = tuple(json.loads(table.properties.get(table_identity.KEY_PROPERTY, "[]")))
     columns = schema.parse(table.schema().model_dump_json())
-    key = row_key.parse(asked.key, sid, by, (columns, table.schema()), target.identifier)
+    padded = row_key.widths(seen(table, target.identifier).known.values(), columns)
+    key = row_key.parse(asked.key, sid, by, (columns, table.schema()), target.identifier, padded)
     _refuse_parked(table, target)
     return _Row(target=target, feeds=mine, key=key, sid=sid)
 

@@ -29,6 +29,7 @@ from pyiceberg.types import (
 )
 
 from kuvasz.errors import ConfigError
+from kuvasz.evolve.known import KnownColumn, SourceColumns
 from kuvasz.lake.format import schema
 from kuvasz.verbs.lake import row_key
 
@@ -101,6 +102,26 @@ def test_a_value_is_known_whatever_text_of_it_was_given(kind: IcebergType, given
     found = row_key.parse([given], "eu", ("a",), (lake, iceberg), "shop.items")
     assert found.is_of({"a": text, "b": "any"})
     assert not any(found.is_of(other) for other in ({"a": None}, {"a": "another"}, {"b": text}, {"a": f"{text}9"}))
+
+
+def test_the_blanks_of_a_char_need_not_be_given() -> None:
+    iceberg = Schema(NestedField(1, "a", StringType()), NestedField(2, "b", StringType()))
+    lake = schema.parse(iceberg.model_dump_json())
+
+    def columns(oid: int, typmod: int) -> SourceColumns:
+        found = {1: KnownColumn(number=1, names=("a",), type_oid=oid, typmod=typmod, field=1),
+                 2: KnownColumn(number=2, names=("b",), type_oid=25, field=2)}  # fmt: skip
+        return SourceColumns(oid=7, columns=found)
+
+    padded = row_key.widths([columns(1042, 9), columns(1042, 9)], lake)
+    assert padded == {"a": 5}
+    assert row_key.widths([columns(1042, 9), columns(1042, 14)], lake) == {}
+    assert row_key.widths([columns(1042, 9), columns(25, -1)], lake) == {}
+    assert row_key.widths([columns(1042, -1)], lake) == {}
+    for given in ("ä", "ä    "):
+        found = row_key.parse([given, "b"], None, ("a", "b"), (lake, iceberg), "shop.items", padded)
+        assert [value.as_py() for value in found.values] == ["ä    ", "b"]
+        assert found.is_of({"a": "ä    ", "b": "b"})
 
 
 def test_a_float_is_sought_by_files_as_they_have_it() -> None:
