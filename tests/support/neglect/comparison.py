@@ -92,12 +92,14 @@ class Comparison:
         stamps = {row.get("stamp") for row in rows}
         if missing := self._told(table, since=self._since(table)) - stamps:
             return self._missing(table, missing)
-        return self._of_replayed(table, {row["id"]: row for row in _rows(source)}, _replay(rows))
+        return self._of_replayed(table, {row["id"]: row for row in _rows(source)}, rows)
 
-    def _of_replayed(self, table: Table, now: dict[int, Row], replayed: dict[int, Row]) -> str:
+    def _of_replayed(self, table: Table, now: dict[int, Row], lake: list[Row]) -> str:
+        replayed = _replay(lake)
         ids = now.keys() | replayed.keys()
         if missed := self._gaps(table):  # what happened to a key since is known all the same
-            last = max(to for _, to in missed)
+            # LSNs of before the source was put back may be greater than those of now, and would come last.
+            last = max(*(to for _, to in missed), *(row["_lsn"] for row in lake if row["_op"] == "R"))
             ids &= {entry.id for entry in journal.read(self.world.database, table.target) if entry.at > last}
         wrong = [(now.get(id_), replayed.get(id_)) for id_ in sorted(ids)
                  if now.get(id_) != _part(replayed.get(id_), now.get(id_))]  # fmt: skip
