@@ -102,12 +102,12 @@ def aside_of(
 
 
 def _refuse_past(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:
-    """Refuse rows whose values would be those of before a row that was left out."""
+    """Refuse rows whose values would be those of before a row that is missing."""
     for binding, mask in zip(shape.bindings, unchanged, strict=True):
         if binding.is_past and mask.any():
             message = (
                 f"{shape.place}, column {binding.name}: updated rows leave out a large value that did not change, and"
-                " a row before them may have been rejected"
+                " the last row before them may be missing here: rejected, or lost in a gap"
             )
             hint = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
             raise DecodeError(message, hint=hint)

@@ -44,7 +44,7 @@ class Binding:
     source: str = ""  #: the column's name at the source, for messages
     is_veiled: bool = False  #: its values are hidden so already
     is_mixed: bool = False  #: it is masked or computed, and rows are there for which another rule of the map did so
-    is_past: bool = False  #: what the lake has of it need not be what was there last: rows were left out since
+    is_past: bool = False  #: what the lake has of it need not be what was there last: rows are missing since
 
     @property
     def computed(self) -> int | None:

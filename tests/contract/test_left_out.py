@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.model import TableType
+from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure
 from tests.support.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
 from tests.support.local_lake import LocalWorld
@@ -90,4 +90,35 @@ def test_the_lake_in_memory_knows_of_rows_that_left_it(kind: TableType) -> None:
     eu = Sender()
     world.applied(work(eu.one(insert(1, 1, "old"))))
     world.applied(work(eu.one(delete(1))))
+    assert stops(world, eu)
+
+
+def gone_over_a_gap(world: World, kind: TableType) -> Sender:
+    """Have a source's changes lost, and its table go on with what it has."""
+    prepare(world, kind, rejects=False)
+    world.applied(work(Sender().one(insert(1, 1, "old"))))
+    world.lake.forget(TARGET, "eu", to_repair=True)
+    prepare(world, kind, rejects=False)
+    at = SourcePosition(lsn=2000, system_id="7001")
+    world.lake.repair(feed(), ITEMS, [], at, lambda *_: None)
+    return Sender(start=3000)
+
+
+@pytest.mark.parametrize("kind", GROWING)
+@pytest.mark.parametrize("is_begun_again", [False, True])
+def test_what_was_lost_may_have_changed_what_an_update_leaves_out(
+    tmp_path: Path, kind: TableType, *, is_begun_again: bool
+) -> None:
+    world = LocalWorld(tmp_path)
+    eu = gone_over_a_gap(world, kind)
+    if is_begun_again:
+        prepare(world, kind, rejects=False)
+    assert stops(world, eu), sorted(map(repr, world.table(TARGET).to_pylist()))
+
+
+@pytest.mark.parametrize("kind", GROWING)
+def test_the_lake_in_memory_knows_of_a_gap(kind: TableType) -> None:
+    world = MemoryWorld(8 << 20)
+    eu = gone_over_a_gap(world, kind)
+    assert [row["body"] for row in world.table(TARGET).to_pylist()] == ["old"]
     assert stops(world, eu)

@@ -85,6 +85,7 @@ class RepairJob:
             with table.lock:
                 table.follow()
                 table.open.abandon(self._feed.source)
+                self._lack()
                 return self._commit(Difference.concat([]), [], position, table.index.readings)
         for attempt in range(_ATTEMPTS):
             with table.lock:
@@ -114,6 +115,12 @@ class RepairJob:
             finally:
                 comparison.close()
         raise InternalError("unreachable")
+
+    def _lack(self) -> None:
+        """Have no row take from those that are there what it leaves out: that may be another one since the gap."""
+        columns, source = self._table.columns, self._feed.source
+        columns.rules.lack(source)
+        columns.shapes.mix(source, is_mixed=columns.rules.is_mixed(source), lacks_rows=True)
 
     def _settle(self, comparison: Comparison, fetched: Sequence[Fetched]) -> None:
         """Have whoever asked say whether what was read of the source counts, and write down what does not fit."""

@@ -74,7 +74,7 @@ class Shapes:
         Args:
             source: The source.
             is_mixed: Values of some are made by another rule of the map.
-            lacks_rows: Some that do not fit were left out.
+            lacks_rows: Some are missing.
         """
         with self._definition.lock:
             if (is_mixed, lacks_rows) != self._mixed.get(source, (False, False)):

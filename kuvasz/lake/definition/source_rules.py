@@ -59,11 +59,11 @@ class SourceRules:
         return rule.is_mixed(self._now.get(source))
 
     def lacks_rows(self, source: str) -> bool:
-        """Whether rows of a source were left out that do not fit, since it was copied."""
+        """Whether rows of a source are missing since it was copied: they do not fit, or were lost in a gap."""
         return rule.lacks_rows(self._now.get(source))
 
     def lack(self, source: str) -> None:
-        """Note that rows of a source were left out.
+        """Note that rows of a source are missing.
 
         Raises:
             LakeError: The catalog does not answer.

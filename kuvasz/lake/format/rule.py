@@ -4,7 +4,7 @@ A property ``kuvasz.rule.<source>`` holds what the map says of values and rows, 
 ``3f2a9c0.-.77ab01c.19be2d4.error``, that is digests of `filter`, `set`, `mask` and the secret of its pseudonyms,
 ``-`` for what there is none of, and `out_of_range`; and behind that ``own`` where `origin` leaves out of the stream
 what came to the source by replication, ``kept`` where a person agreed to rows that another `set` or `mask` made, and
-``less`` where a table that keeps all rows lacks some that do not fit.
+``less`` where a table that keeps all rows lacks some, which do not fit or were lost in a gap.
 It comes with the commit of a copy or repair, and is compared with the map before anything else of the source is
 applied.
 """
@@ -36,7 +36,7 @@ _OWN = "own"
 #: Stands behind them where rows are there whose values another rule made.
 _KEPT = "kept"
 
-#: Stands behind them where rows were left out that do not fit, so that the newest of a key need not be the last one.
+#: Stands behind them where rows are missing, so that the newest of a key need not be the last one.
 _LESS = "less"
 
 #: What makes other values of what a source has.
@@ -166,12 +166,12 @@ def beside(noted: str | None, now: str, *, keeps_rows: bool) -> str:
 
 
 def lacking(noted: str) -> str:
-    """Return what is to be noted of a rule where rows are left out from now on."""
+    """Return what is to be noted of a rule where rows are missing from now on."""
     return noted if lacks_rows(noted) else f"{noted}.{_LESS}"
 
 
 def lacks_rows(noted: str | None) -> bool:
-    """Whether rows were left out that do not fit."""
+    """Whether rows are missing."""
     return noted is not None and _LESS in _taken_apart(noted)[1]
 
 

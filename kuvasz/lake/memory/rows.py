@@ -159,7 +159,10 @@ class MemoryRows:
         """Put a copy of a source's table in the place of its rows, or with `keeps` beside them."""
         self.abandon(source)
         self.begin()
-        if not keeps:
+        if keeps:  # what an update leaves out may be another value since
+            for key in [key for key, row in self._rows.items() if row.sid == sid]:
+                del self._rows[key]
+        else:
             self.layer.truncate(sid)
         for part in copied:
             if self.is_growing:
