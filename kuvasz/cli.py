@@ -499,7 +499,7 @@ def rejects(
     redact = Redactor(loaded.secrets)
     if not retry:
         found = verb.rows(loaded.config, table=table, sid=sid, limit=limit)
-        _print_json(verb.as_json(found), redact) if as_json else print(redact(verb.render(found)))
+        _print_json(verb.as_json(found), redact) if as_json else print(redact(verb.render(found, loaded.config)))
         return
     with verify_verb.progress() as on_progress:
         reports = [
@@ -512,7 +512,7 @@ def rejects(
     if as_json:
         _print_json(verify_verb.as_json(reports), redact)
     else:
-        print(redact(verify_verb.render(reports)))
+        print(redact(verify_verb.render(reports) if reports else verb.none_known(loaded.config)))
     raise typer.Exit(verb.exit_code(reports))
 
 

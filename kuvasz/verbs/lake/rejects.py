@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kuvasz import lsn
-from kuvasz.config import names
+from kuvasz.config import names, units
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
 from kuvasz.lake.about.tables import REJECTS
@@ -132,8 +132,10 @@ def _wanted(config: Config, table: str | None, sid: str | None) -> set[tuple[str
     return found
 
 
-def render(found: Sequence[Mapping[str, Any]]) -> str:
+def render(found: Sequence[Mapping[str, Any]], config: Config) -> str:
     """Return rejected rows for a person."""
+    if not found:
+        return text.lines([none_known(config)])
     lines = []
     for row in found:
         what = f"{row['column_name']} {row['raw']!r} {row['reason']}" if row["column_name"] else row["reason"]
@@ -142,8 +144,14 @@ def render(found: Sequence[Mapping[str, Any]]) -> str:
             f"{row['rejected_at']:%Y-%m-%d %H:%M:%S}Z {place}: {row['operation']} at {lsn.render(row['lsn'])}"
         )
         lines.append(f"  {row['key'] or 'no key'}: {what}")
-    lines.append(f"{len(found)} rows" if found else "no row was rejected")
+    lines.append(f"{len(found)} rows")
     return text.lines(lines)
+
+
+def none_known(config: Config) -> str:
+    """Say that no rejected row is known. Those from before are none the more in the lake."""
+    kept = units.render_duration(config.lake.about_keep)
+    return f"no row was rejected in the last {kept} (lake.about_keep); `kuvasz verify` counts all that do not fit"
 
 
 def as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -155,4 +163,4 @@ def as_json(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-__all__ = ["as_json", "exit_code", "render", "rows", "tables"]
+__all__ = ["as_json", "exit_code", "none_known", "render", "rows", "tables"]

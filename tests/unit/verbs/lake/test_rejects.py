@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from kuvasz.config.model import Config, LakeConfig
 from kuvasz.verbs.lake import rejects
 from kuvasz.verify.report import Report
 
@@ -29,3 +30,9 @@ UNFIT = dataclasses.replace(EQUAL, rejected=1)
 )
 def test_what_does_not_fit_still_is_no_success(tried: list[Report], code: int) -> None:
     assert rejects.exit_code(tried) == code
+
+
+def test_rows_that_were_rejected_long_ago_are_not_said_to_be_none() -> None:
+    config = Config(lake=LakeConfig(about="_kuvasz", about_keep="7d"), databases=())
+    told = "no row was rejected in the last 7d (lake.about_keep); `kuvasz verify` counts all that do not fit"
+    assert rejects.render([], config) == told
