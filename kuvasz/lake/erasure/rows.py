@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from typing_extensions import override
 
 from kuvasz.config import names
 from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.files import row_search
 from kuvasz.lake.files.data_file import read_fields, rows_of
+from kuvasz.lake.format.schema import SID
+from kuvasz.model import TableType
+from kuvasz.modes.system_columns import OLD_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,21 +36,27 @@ class RowsToErase(Protocol):
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """Return where they are in a file, dead ones included; errors of the store are `OSError`."""
 
+    def naming(self, table: LakeTable, path: str) -> int:  # noqa: ARG002 (most name none)
+        """Return how many rows of a file stay and name them; errors of the store are `OSError`."""
+        return 0
+
     def is_of(self, source: str) -> bool:
         """Whether all rows go that a table knows as those of this source, with what it notes of that."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SidRows:
+class SidRows(RowsToErase):
     """The rows of a tenant: of whole sources, or of tenants of a source."""
 
     sid: str
     sources: frozenset[str]  #: what kuvasz calls those of its sid
 
+    @override
     def may_be_in(self, entry: FileEntry) -> bool:
         """See `RowsToErase.may_be_in`."""
         return entry.sid == self.sid or (entry.sid is None and entry.may_hold(self.sid))
 
+    @override
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """See `RowsToErase.in_file`."""
         sid_id = table.definition.sid_id
@@ -56,22 +67,25 @@ class SidRows:
             )
         return rows_of(table.definition.io_properties, path, sid_id, self.sid)
 
+    @override
     def is_of(self, source: str) -> bool:
         """See `RowsToErase.is_of`."""
         return _is_of(source, self.sid, self.sources)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class AboutRows:
+class AboutRows(RowsToErase):
     """The rows of a table about the lake that are about sources."""
 
     sid: str
     sources: frozenset[str]
 
-    def may_be_in(self, entry: FileEntry) -> bool:  # noqa: ARG002 (they have no bounds)
+    @override
+    def may_be_in(self, entry: FileEntry) -> bool:
         """See `RowsToErase.may_be_in`."""
         return True
 
+    @override
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """See `RowsToErase.in_file`."""
         schema = table.definition.schema.arrow()
@@ -83,22 +97,26 @@ class AboutRows:
         places = column.indices.fill_null(len(told)).to_numpy(zero_copy_only=False)
         return np.flatnonzero(np.array([*told, False])[places]).astype(np.uint32)
 
-    def is_of(self, source: str) -> bool:  # noqa: ARG002 (nothing is noted of any)
+    @override
+    def is_of(self, source: str) -> bool:
         """See `RowsToErase.is_of`."""
         return False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRows:
+class KeyRows(RowsToErase):
     """The rows that have a key, of one sid or of all."""
 
     values: Mapping[str, pa.Scalar]  #: by column
+    is_key: Callable[[Mapping[str, str | None]], bool]  #: as `MisfitRows.is_key`
 
+    @override
     def may_be_in(self, entry: FileEntry) -> bool:
         """See `RowsToErase.may_be_in`."""
         sid = self.values.get("sid")
         return sid is None or entry.sid == sid.as_py() or (entry.sid is None and entry.may_hold(sid.as_py()))
 
+    @override
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """See `RowsToErase.in_file`."""
         schema = table.definition.schema.arrow()
@@ -106,23 +124,37 @@ class KeyRows:
         found = row_search.positions_of(table.definition.io_properties, path, fields, list(self.values.values()))
         return found.astype(np.uint32)
 
-    def is_of(self, source: str) -> bool:  # noqa: ARG002 (the others of the source stay)
+    @override
+    def naming(self, table: LakeTable, path: str) -> int:
+        """See `RowsToErase.naming`: of a changelog the events that gave their rows another key."""
+        if table.target.type is not TableType.CHANGELOG:
+            return 0
+        schema, sid = table.definition.schema.arrow(), self.values.get(SID)
+        wanted = [OLD_KEY] if sid is None else [OLD_KEY, SID]
+        found = read_fields(table.definition.io_properties, path, pa.schema([schema.field(name) for name in wanted]))
+        rows = found.filter(pc.is_valid(found.column(0))).to_pylist()
+        return sum(1 for row in rows if self.is_key(dict(row[OLD_KEY])) and (sid is None or row[SID] == sid.as_py()))
+
+    @override
+    def is_of(self, source: str) -> bool:
         """See `RowsToErase.is_of`."""
         return False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MisfitRows:
+class MisfitRows(RowsToErase):
     """The rejected rows that have a key, of one target; other tables about the lake have none of it by its key."""
 
     target: str
     is_key: Callable[[Mapping[str, str | None]], bool]  #: whether PostgreSQL's texts by column are it, without sid
     sources: frozenset[str] | None = None  #: whose rows are meant; None: all
 
-    def may_be_in(self, entry: FileEntry) -> bool:  # noqa: ARG002 (they have no bounds)
+    @override
+    def may_be_in(self, entry: FileEntry) -> bool:
         """See `RowsToErase.may_be_in`."""
         return True
 
+    @override
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """See `RowsToErase.in_file`."""
         schema = table.definition.schema.arrow()
@@ -138,7 +170,8 @@ class MisfitRows:
             return False
         return self.is_key(json.loads(texts))
 
-    def is_of(self, source: str) -> bool:  # noqa: ARG002 (nothing is noted of any)
+    @override
+    def is_of(self, source: str) -> bool:
         """See `RowsToErase.is_of`."""
         return False
 

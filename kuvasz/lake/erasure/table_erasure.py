@@ -209,6 +209,7 @@ class TableErasure:
         with table.lock:
             table.follow()
             found = {entry.path: len(self._in_file(entry.path)) for entry in table.index.files}
+            naming = sum(self._rows.naming(table, path) for path in found)
             rows = sum(entry.rows for entry in table.index.files)
         listed = remains.listed()
         snapshots = remains.snapshots()
@@ -220,6 +221,7 @@ class TableErasure:
                 "files": len(found),
                 "rows": rows,
                 "rows_found": sum(found.values()),
+                "rows_naming_it": naming,
                 "snapshots": len(snapshots),
                 "tags_and_branches": remains.names(),
                 "entries_of_removed_files": remains.deleted_entries(),
@@ -232,9 +234,8 @@ class TableErasure:
 
 def _is_clean(scan: dict[str, Any]) -> bool:
     """Whether a scan found nothing of what it looked for."""
-    return scan["snapshots"] <= 1 and not any(
-        scan[what] for what in ("rows_found", "tags_and_branches", "entries_of_removed_files", "unneeded_files")
-    )
+    wanted_none = ("rows_found", "rows_naming_it", "tags_and_branches", "entries_of_removed_files", "unneeded_files")
+    return scan["snapshots"] <= 1 and not any(scan[what] for what in wanted_none)
 
 
 __all__ = ["TableErasure"]

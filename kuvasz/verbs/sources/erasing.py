@@ -365,6 +365,8 @@ def _at_source(one: dict[str, Any]) -> str:
 def _found(scan: dict[str, Any]) -> Sequence[str]:
     return [
         *([f"  {scan['rows_found']} rows are there"] if scan["rows_found"] else []),
+        *([f"  {scan['rows_naming_it']} rows of other keys have it in `_old_key`: erase their keys, too"]
+          if scan.get("rows_naming_it") else []),
         *([f"  {scan['snapshots']} snapshots are there"] if scan["snapshots"] > 1 else []),
         *([f"  {scan['entries_of_removed_files']} entries of removed files are there"]
           if scan["entries_of_removed_files"] else []),

@@ -62,7 +62,7 @@ class _Row:
     def to_erase(self) -> KeyRows:
         """Return its versions."""
         fields = (field.name for field in self.key.fields)
-        return KeyRows(values=dict(zip(fields, self.key.values, strict=True)))
+        return KeyRows(values=dict(zip(fields, self.key.values, strict=True)), is_key=self.key.is_of)
 
     def rejected(self) -> MisfitRows:
         """Return what was rejected of it."""

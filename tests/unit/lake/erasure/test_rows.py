@@ -13,6 +13,7 @@ import pytest
 from kuvasz.errors import LakeError
 from kuvasz.lake.erasure.rows import AboutRows, KeyRows, MisfitRows, RowsToErase, SidRows
 from kuvasz.lake.files.files import FileEntry
+from kuvasz.model import TableType
 
 SOURCES = frozenset({"shop_de"})
 
@@ -39,13 +40,17 @@ def table(sid_id: int | None = 1) -> Any:
     )  # fmt: skip
 
 
+def key_rows(values: dict[str, pa.Scalar]) -> KeyRows:
+    return KeyRows(values=values, is_key=lambda texts: texts == {"id": "1"})
+
+
 @pytest.mark.parametrize(
     ("rows", "places"),
     [
         (SidRows(sid="de", sources=SOURCES), [0, 2]),
         (AboutRows(sid="de", sources=SOURCES), [0, 2, 3]),
-        (KeyRows(values={"id": pa.scalar(1, pa.int64())}), [0, 1]),
-        (KeyRows(values={"sid": pa.scalar("de"), "id": pa.scalar(1, pa.int64())}), [0]),
+        (key_rows({"id": pa.scalar(1, pa.int64())}), [0, 1]),
+        (key_rows({"sid": pa.scalar("de"), "id": pa.scalar(1, pa.int64())}), [0]),
     ],
 )
 def test_rows_are_found_in_a_file(file: str, rows: RowsToErase, places: list[int]) -> None:
@@ -75,6 +80,20 @@ def test_rejected_rows_are_found_by_key(tmp_path: Path, sources: frozenset[str] 
     assert mine.in_file(cast("Any", told), f"file://{tmp_path}/r.parquet").tolist() == places
 
 
+@pytest.mark.parametrize(("values", "count"), [({}, 2), ({"sid": pa.scalar("de")}, 1)])
+def test_events_that_gave_the_key_to_another_row_are_counted(
+    tmp_path: Path, values: dict[str, pa.Scalar], count: int
+) -> None:
+    old_key = field("_old_key", pa.map_(pa.string(), pa.string()), 4)
+    schema = pa.schema([SCHEMA.field(0), SCHEMA.field(2), old_key])
+    keys = [None, [("id", "1")], [("id", "2")], [("id", "1")]]
+    pq.write_table(pa.table([["de", "de", "de", "fr"], [1, 7, 8, 9], keys], schema=schema), tmp_path / "a.parquet")
+    definition = SimpleNamespace(io_properties={}, schema=SimpleNamespace(arrow=lambda: schema))
+    for kind, counted in ((TableType.CHANGELOG, count), (TableType.APPEND, 0)):
+        told: Any = SimpleNamespace(definition=definition, target=SimpleNamespace(type=kind))
+        assert key_rows(values).naming(told, f"file://{tmp_path}/a.parquet") == counted
+
+
 def test_a_table_without_sids_is_refused(file: str) -> None:
     with pytest.raises(LakeError, match="it has no column sid"):
         SidRows(sid="de", sources=SOURCES).in_file(table(sid_id=None), file)
@@ -93,13 +112,13 @@ def test_a_table_without_sids_is_refused(file: str) -> None:
 def test_files_of_others_are_left_out(sid: str | None, sids: tuple[str, str] | None, may_be: bool) -> None:
     entry = FileEntry(number=1, path="a", rows=1, sid=sid, sids=sids)
     assert SidRows(sid="de", sources=SOURCES).may_be_in(entry) is may_be
-    assert KeyRows(values={"sid": pa.scalar("de")}).may_be_in(entry) is may_be
-    assert KeyRows(values={"id": pa.scalar(1)}).may_be_in(entry)
+    assert key_rows({"sid": pa.scalar("de")}).may_be_in(entry) is may_be
+    assert key_rows({"id": pa.scalar(1)}).may_be_in(entry)
 
 
 def test_only_what_is_noted_of_its_sources_goes() -> None:
     rows = SidRows(sid="de", sources=SOURCES)
     names = ["shop_de", "shop_de/7", "shop_x/12@de", "shop_x/12@fr", "shop_fr"]
     assert [rows.is_of(name) for name in names] == [True, True, True, False, False]
-    others = [cast("RowsToErase", AboutRows(sid="de", sources=SOURCES)), KeyRows(values={})]
+    others = [AboutRows(sid="de", sources=SOURCES), key_rows({})]
     assert not any(one.is_of("shop_de") for one in others)
