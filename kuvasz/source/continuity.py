@@ -56,6 +56,15 @@ def without_publication(source: str, name: str, standing: SourceRecord, applied_
     return SlotLost(f"{place_of(source)}: {why}", hint=start_over(source))
 
 
+def without_record(source: str, slot: SlotState, place: str) -> SlotLost:
+    """Return the error of a stream of which nobody knows what was staged; see `lost`."""
+    why = f"nothing is known of it in {place}: changes before {lsn.render(slot.confirmed_flush_lsn or 0)}"
+    return SlotLost(
+        f"{place_of(source)}: {why} may have been staged, and be nowhere else",
+        hint=f"give kuvasz the coordinator, and the `cluster.name`, that it had; or {start_over(source)}",
+    )
+
+
 def why_replaced(standing: SourceRecord, applied_lsn: int, server: ServerState) -> str | None:
     """Return why what answers is not the source that it was, and lacks some of it; None if it is; see `lost`."""
     if standing.system_id and standing.system_id != server.system_id:
@@ -185,4 +194,6 @@ def switches(history: str) -> dict[int, int]:
     return found
 
 
-__all__ = ["ServerState", "hint", "is_rewound", "lost", "switches", "why_replaced", "without_publication"]
+__all__ = [
+    "ServerState", "hint", "is_rewound", "lost", "switches", "why_replaced", "without_publication", "without_record",
+]  # fmt: skip

@@ -67,6 +67,11 @@ class StagedPast:
         return self._log is not None and self._log.source(self._source).position is not None
 
     @property
+    def is_forgotten(self) -> bool:
+        """Whether there is a log, and nothing is known of the source there."""
+        return self._log is not None and not self.is_known
+
+    @property
     def ended_lsn(self) -> int:
         """End of the last transaction that is staged; 0 for none."""
         return self._position().ended if self._log is not None and self.is_known else 0

@@ -295,6 +295,27 @@ def test_a_slot_that_someone_advanced_is_told_also_after_a_kill(world: World, ch
         assert "was advanced by someone else" in second.errors()[0]
 
 
+def test_what_was_staged_by_a_coordinator_that_is_gone_is_told(world: World, change: Callable[[], None]) -> None:
+    """The source has let go of it, and nothing else says that the lake lacks anything."""
+    with world.pipeline() as first:
+        first.wait_streaming()
+        change()
+        world.wait_equal()
+        world.lake.is_away.set()
+        change()
+        world.wait_confirmed()
+        first.die()
+    world.stop_reader()
+    for (table,) in world.coordinator.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'kuvasz'"):
+        if table != "version":
+            world.coordinator.execute(f"TRUNCATE kuvasz.{table}")
+    world.lake.is_away.clear()
+    with world.pipeline() as second:
+        wait_until(second.errors, "it is told")
+        assert "changes before" in second.errors()[0]
+        assert "may have been staged, and be nowhere else" in second.errors()[0]
+
+
 @pytest.mark.parametrize("world", ["all"], indirect=True)
 def test_who_leaves_the_log_out_too_early_is_refused(world: World, change: Callable[[], None]) -> None:
     with world.pipeline() as first:

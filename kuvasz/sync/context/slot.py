@@ -206,6 +206,9 @@ class Slot:
         error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.place)
         if error is None and publication.load(connection, self.name) is None:
             error = continuity.without_publication(self._source, self.name, standing, applied_lsn)
+        is_nothing_known = self._staged.is_forgotten and not standing.system_id  # else it is from before the log
+        if error is None and is_nothing_known and server.slot is not None:
+            error = continuity.without_record(self._source, server.slot, self._standing.place)
         if error is not None:
             raise error
 

@@ -111,6 +111,20 @@ def test_a_source_that_begins_anew_where_another_process_reads_it_begins_where_t
     assert log.source(world.source.name).known.lsn == 1700
 
 
+def test_a_source_of_which_nobody_knows_what_was_staged_is_lost(world: World) -> None:
+    """The coordinator is another one, or calls the cluster otherwise: the slot was told of what the lake lacks."""
+    log = Process(MemoryIndex(), {}, ClusterRole.APPLY).log
+    world.copy(world.items, 1200)
+    world.slot._staged = StagedPast(log, world.source.name, world.shared.progress)
+    with pytest.raises(SlotLost, match=r"nothing is known of it in .*: changes before 0/5DC may have been") as told:
+        world.check()
+    assert "the coordinator, and the `cluster.name`, that it had" in (told.value.hint or "")
+    assert log.source(world.source.name).position is None
+    world.standing.update(SourceRecord(system_id="7", timeline=1))
+    assert world.check(), "it was known before there was a log"
+    assert log.source(world.source.name).known.lsn == 1500
+
+
 def test_without_a_slot_the_source_is_new(world: World) -> None:
     world.found = None
     assert not world.check()
