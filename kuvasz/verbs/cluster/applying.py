@@ -57,7 +57,7 @@ class GroupsApplied(GroupClaims):
         self._map: tuple[Config, str, Mapping[str, str], Mapping[str, int]] | None = None  #: as it was looked at last
         self._groups: dict[str, str] = {}  #: source -> its group, of all maps that were looked at
         self._first: frozenset[str] = frozenset()
-        self._is_tidy = False  #: sources that have left the map are not ordered any more
+        self._tidied: str | None = None  #: the map whose sources alone are ordered; None: nobody has seen to that
         self._told: str | None = None  #: who has another map
         self._read_at = 0.0
         self._seen_at = time.monotonic()
@@ -155,7 +155,7 @@ class GroupsApplied(GroupClaims):
             if taken and self._holders.hold({group: targets[group] for group in taken}, digest):
                 self._shared = self._holders.shared()
         self._first = group_shares.whole(units, self._mine())
-        self._is_tidy = self.is_alone
+        self._tidied = digest if self.is_alone else None
         _tell_taken(self._first)
 
     async def run(self, app: App, live_map: LiveMap) -> None:
@@ -202,11 +202,11 @@ class GroupsApplied(GroupClaims):
         done = await self._give(app, share, mine - units.keys(), drains=shared.nodes[shared.node].drains)
         done |= await self._take(app, share, units, mine)
         app.is_shared_out = not done
-        if not done and not self._is_tidy:
-            # Where several began at once none of them was alone.
+        if not done and self._tidied != digest:
+            # Where several began at once none of them was alone; and nobody lets go of what nobody had.
             if shared.node == min(shared.nodes):
                 await asyncio.to_thread(app.keep_orders)
-            self._is_tidy = True
+            self._tidied = digest
         return done
 
     async def _give(self, app: App, share: GroupShare, left: Collection[str], *, drains: bool) -> bool:

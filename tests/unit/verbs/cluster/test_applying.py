@@ -91,3 +91,37 @@ def test_what_others_have_seen_of_tables_is_learned_now_and_then(shares: Shares)
     asyncio.run(shares.mine._see_tables(app))
     assert patterns.version == version + 1
     assert patterns.applied(app.config).databases[0].entries.keys() == {"items"}
+
+
+def test_a_source_that_leaves_the_map_while_nobody_has_its_group_is_not_read_any_more(shares: Shares) -> None:
+    """Else it would be staged for ever: nobody has it to let go of it."""
+    kept: list[str] = []
+
+    class App(SimpleNamespace):
+        async def apply(self, groups: frozenset[str]) -> bool:
+            self.groups = groups
+            return True
+
+        def keep_orders(self) -> None:
+            kept.append(",".join(group.database for group in self.config.databases))
+
+    states = SimpleNamespace(snapshot=list)
+    app: Any = App(config=shares.before, groups=frozenset({"eu"}), is_changing=False, states=states, sources=[])
+
+    def look() -> None:
+        while asyncio.run(shares.mine._look(app)):
+            pass
+
+    look()
+    assert kept == ["eu,us"], "where several began at once none of them was alone"
+    look()
+    assert kept == ["eu,us"]
+    del shares.holders.nodes["two"]
+    groups = [{"database": "eu", "urls": [{"url": "postgresql:///eu"}], "tables": {"items": None}}]
+    file = shares._file.with_name("other.yaml")
+    file.write_text(json.dumps({"lake": {"namespace": "shop"}, "databases": groups}))
+    app.config = load(file, {}).config
+    look()
+    assert kept == ["eu,us", "eu"]
+    look()
+    assert kept == ["eu,us", "eu"]
