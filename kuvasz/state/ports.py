@@ -505,7 +505,11 @@ class StoredAddress(Protocol):
         """Return the address of a kuvasz that runs, or ended without a word; None if there is none to be read."""
 
     def all(self) -> Sequence[ServerAddress]:
-        """Return the addresses of all that apply: several, where they share the map; one without a url has none."""
+        """Return the addresses of all that apply: several, where they share the map; one without a url has none.
+
+        Raises:
+            StateError: Nobody knows now who applies.
+        """
 
     def leave(self, address: ServerAddress) -> None:
         """Keep an address in place of what was left before.

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from kuvasz.admin.api.refusal import MAP_BUSY
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError, KuvaszError, SlotLost, place_of
+from kuvasz.errors import ConfigError, KuvaszError, SlotLost, StateError, place_of
 from kuvasz.shown import escapes, figures, terminal
 from kuvasz.state.store import state_of
 from kuvasz.verbs.cluster.answers import united
@@ -68,13 +68,17 @@ def status(config: Config) -> dict[str, Any]:
         ConfigError: The configuration has no server.
         NotRunning: Nobody answers.
     """
-    answer = _ask_all(config, "/status")
+    unknown: tuple[str, ...] = ()
+    try:
+        answer = _ask_all(config, "/status")
+    except StateError as error:  # nobody knows who else there is
+        answer, unknown = _ask(config, "/status"), (error.message,)
     there = {one["source"] for one in answer.get("sources", ())}
     lacking = (
         f"none of the processes that answer has source {source.name} just now"
         for source in _shared_sources(config) if source.name not in there
     )  # fmt: skip
-    return _with_silent(answer, lacking)
+    return _with_silent(answer, (*unknown, *lacking))
 
 
 def report(config: Config) -> dict[str, Any]:
@@ -251,7 +255,10 @@ def _with_silent(answer: dict[str, Any], told: Iterable[str]) -> dict[str, Any]:
 def _is_shared(config: Config) -> bool:
     """Whether several processes share the map, or may: each has some of it."""
     is_asked = config.server.address is not None and config.server.host is not None
-    return is_asked and any(one.node for one in state_of(config).address.all())
+    try:
+        return is_asked and any(one.node for one in state_of(config).address.all())
+    except StateError:
+        return True
 
 
 def _shared_sources(config: Config) -> Sequence[Source]:
@@ -375,7 +382,11 @@ def _silent(url: str, error: Exception) -> NotRunning:
 
 
 def _places(config: Config) -> list[tuple[str, str | None]]:
-    """Return url and token of all that share the map; of one alone where it alone has it."""
+    """Return url and token of all that share the map; of one alone where it alone has it.
+
+    Raises:
+        StateError: Nobody knows who shares it.
+    """
     server = config.server
     if server.address is not None and server.host is not None:
         found = state_of(config).address.all()

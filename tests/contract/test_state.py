@@ -305,7 +305,8 @@ def test_what_a_coordinator_does_not_answer_now_is_neither_unknown_nor_written_o
     again = stores[1]
     again._lease.number = 1
     urls.append("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=1")
-    for read in (again.feeds.known, again.feeds.sids, again.feeds.seen, again.notices.all):
+    assert again.address.find() is None
+    for read in (again.feeds.known, again.feeds.sids, again.feeds.seen, again.notices.all, again.address.all):
         with pytest.raises(StateError):
             read()
     for read_of in (again.witness.known, again.witness.given_up):

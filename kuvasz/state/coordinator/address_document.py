@@ -48,20 +48,20 @@ class AddressDocument(StoredAddress):
     @override
     def find(self) -> ServerAddress | None:
         """See `StoredAddress.find`: of several the one of this machine's process, if it is among them."""
-        return next((found for found in self.all() if found.url), None)
+        with contextlib.suppress(StateError):
+            return next((found for found in self.all() if found.url), None)
+        return None
 
     @override
     def all(self) -> Sequence[ServerAddress]:
         """See `StoredAddress.all`."""
-        with contextlib.suppress(StateError):
-            documents, own = self._documents.all(), self._node()
-            living = sorted(self._lease.living_appliers(), key=lambda node: (node != own, node))
-            shared = {node: _address(documents.get(f"{_NAME}/{node}")) for node in living}
-            if any(shared.values()):
-                unknown = ServerAddress(url="", token="")
-                return [dataclasses.replace(found or unknown, node=node) for node, found in shared.items()]
-            return [found for found in [_address(documents.get(_NAME))] if found is not None]
-        return []
+        documents, own = self._documents.all(), self._node()
+        living = sorted(self._lease.living_appliers(), key=lambda node: (node != own, node))
+        shared = {node: _address(documents.get(f"{_NAME}/{node}")) for node in living}
+        if any(shared.values()):
+            unknown = ServerAddress(url="", token="")
+            return [dataclasses.replace(found or unknown, node=node) for node, found in shared.items()]
+        return [found for found in [_address(documents.get(_NAME))] if found is not None]
 
     @override
     def leave(self, address: ServerAddress) -> None:

@@ -10,14 +10,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from rich.console import Console
 
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, StateError
 from kuvasz.state.ports import ServerAddress
 from kuvasz.state.store import state_of
 from kuvasz.verbs import remote
@@ -138,6 +138,26 @@ def test_a_group_that_none_of_several_has_just_now_is_missing(cluster: Cluster) 
     cluster.answer({"tables": [{"source": "shop"}], "sources": [{"source": "shop"}]}, {"sources": []})
     answer = remote.command(cluster.config, "pause", table="items", sid=None)
     assert answer["silent"] == ["none of the processes that answer has source crm just now"]
+
+
+def test_who_shares_the_map_is_not_nobody_where_the_coordinator_does_not_answer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them is found by the map's address: what it has would be taken for all that there is."""
+
+    def unanswered() -> NoReturn:
+        raise StateError("the coordinator does not answer")
+
+    state = SimpleNamespace(address=SimpleNamespace(all=unanswered, find=lambda: None))
+    monkeypatch.setattr(remote, "state_of", lambda _: state)
+    server = cluster.config.server.model_copy(update={"address": cluster.one.address})
+    config = cluster.config.model_copy(update={"server": server})
+    cluster.answer({"sources": [{"source": "shop"}]}, {"sources": [{"source": "crm"}]})
+    assert remote.status(config)["silent"] == [
+        "the coordinator does not answer", "none of the processes that answer has source crm just now"
+    ]  # fmt: skip
+    with pytest.raises(StateError, match="the coordinator does not answer"):
+        remote.command(config, "pause", table="items", sid=None)
 
 
 def test_a_cut_that_one_of_several_refuses_says_what_is_not_in_it(cluster: Cluster) -> None:
