@@ -205,7 +205,7 @@ class App:
         if self._claims is not None:  # a source that another process had may have come into the map since
             earlier.read()
         found = map_difference.difference(
-            self.config, config, earlier.defined, ended, earlier.sids, self._workers.own, (before, groups)
+            self.config, config, ended, earlier.sids, self._workers.own, (before, groups)
         )
         for source in (*found.added, *(one.source for one in found.changed)):
             source.url.get()
@@ -275,7 +275,7 @@ class App:
         self.refuse_if_changing()
         earlier, everyone = self._sources.earlier, [sync.source.name for sync in self.sources]
         found = map_difference.difference(
-            self.config, self.config, earlier.defined, everyone, earlier.sids, groups=(self.groups, self.groups)
+            self.config, self.config, everyone, earlier.sids, groups=(self.groups, self.groups)
         )
         self.take_over(found, may_drop=False)
 

@@ -221,6 +221,7 @@ class Event(enum.Enum):
     # Tables of the lake.
     TABLE_UNSEEN = "table_unseen", DEBUG, "a lake table could not be looked at"
     LAYOUT_CHANGED = "layout_changed", INFO, "the layout of a table changed"
+    TABLE_REMADE = "table_remade", WARNING, "a table is of another type or key: its sources are copied anew"
     INDEX_READ = "index_read", INFO, "reading keys of files"
     INDEX_SET_BACK = "index_set_back", WARNING, "a lake table is not what its index describes, which is read anew"
     INDEX_UNSAVED = "index_unsaved", WARNING, "an index could not be kept"

@@ -60,7 +60,7 @@ class Target:
     #: target column -> ``hmac``, ``hmac:name`` or ``redact``
     mask: Mapping[str, str] = dataclasses.field(default_factory=dict)
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
-    key: tuple[str, ...] | None = None  #: with `set`: the columns of it that identify a row, if the map names them
+    key: tuple[str, ...] | None = None  #: the columns that identify a row, if the map names them; with `set`, of it
     place: str = ""  #: where the map has it, for messages
     columns: frozenset[str] | None = None  #: the only source columns to take; None: all
     exclude: frozenset[str] = frozenset()  #: source columns to leave out
@@ -711,7 +711,9 @@ class Lake(Protocol):
         """
 
     def let_go(self, target: str) -> None:
-        """Forget a target here, for another process is to have it: when it comes back it is loaded anew.
+        """Forget a target here, for another process is to have it, or the map defines it otherwise.
+
+        When it comes back it is loaded anew.
 
         Nothing that feeds it is under way; what looks after its files is waited for.
         """

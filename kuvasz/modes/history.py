@@ -18,6 +18,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kuvasz.decode.tuples import RowChanges
 from kuvasz.errors import InternalError
@@ -207,8 +208,8 @@ def closed_rows(rows: pa.Table, end: Int64s, is_gone: npt.NDArray[np.bool_]) -> 
 
 
 def micros(rows: pa.Table, name: str) -> Int64s:
-    """Return a column of instants in µs since 1970."""
-    values: Int64s = rows.column(name).combine_chunks().cast(pa.int64()).to_numpy()
+    """Return a column of instants in µs since 1970; 0 for rows without one, of a type that the table had before."""
+    values: Int64s = pc.fill_null(rows.column(name).combine_chunks().cast(pa.int64()), 0).to_numpy()
     return values
 
 

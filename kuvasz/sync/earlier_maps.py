@@ -40,13 +40,16 @@ class EarlierMaps:
         self._feeds = shared.state.feeds
         #: target -> its definition, of all that were mapped since the start: the lake has their tables loaded by it
         self.defined = definitions(mapped)
+        self._redefined: set[str] = set()  # those whose tables are to be loaded by another one
         self.sids = sids_of(mapped)  #: source -> that of its rows in the lake, of all that were ever mapped
         self._elsewhere = elsewhere
         self._letting_go = threading.Lock()  # what is noted of one must not be lost by another
 
     def add(self, mapped: Sequence[Source]) -> None:
         """Take note of a map that is put into use."""
-        self.defined |= definitions(mapped)
+        wanted = definitions(mapped)
+        self._redefined |= {target for target, now in wanted.items() if self.defined.get(target, now) != now}
+        self.defined |= wanted
         self.sids |= sids_of(mapped)
 
     def leave(self, mapped: Sequence[Source]) -> set[str]:
@@ -54,7 +57,19 @@ class EarlierMaps:
         left = self.defined.keys() - definitions(mapped).keys()
         for target in left:
             del self.defined[target]
+        self._redefined -= left
         return left
+
+    def unload(self, mapped: Sequence[Source]) -> None:
+        """Have the lake load tables anew that are defined otherwise than before; blocks.
+
+        Args:
+            mapped: Sources that are about to begin, when nobody is left who fed their targets by the map before.
+        """
+        with self._letting_go:
+            for target in sorted(self._redefined & definitions(mapped).keys()):
+                self._lake.let_go(target)
+                self._redefined.discard(target)
 
     def read(self) -> None:
         """Learn the sids of sources that other processes have had since.

@@ -1,7 +1,8 @@
 """Puts a new map in the place of the one that runs: sources that differ are ended and begun again, all others go on.
 
     ended as on a stop ─> routes, states and progress as at a start ─> nothing of it under way in the lake ─> the lake
-    knows what left the map ─> begun: with all that a start makes sure of
+    knows what left the map ─> it loads tables anew that are defined otherwise ─> begun: with all that a start makes
+    sure of
 
 So a source that differs is as right as after a restart, and whatever cuts this off is a restart. None begins before
 all have ended that fed the same rows of a target: what one of those has in hand would come after the new one's copy.
@@ -126,6 +127,7 @@ async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:
     syncs = sources.exchange((), mapped)
     await asyncio.to_thread(_leave_logs, sources.shared.lot, {source.name for source in mapped})
     await _until_done(mapped, lambda: sources.earlier.let_go(mapped))
+    await asyncio.to_thread(sources.earlier.unload, mapped)
     for sync in syncs:
         sources.start(sync)
 

@@ -57,6 +57,8 @@ class LakeTableView:
     #: source -> by which rule of the map its rows were made, see `kuvasz.lake.format.rule`
     rules: Mapping[str, str] = dataclasses.field(default_factory=dict)
     oids: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> OID of the table whose rows it has
+    made: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: properties, see `table_identity`
+    is_empty: bool = False  #: it has no snapshot
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +103,13 @@ class LakeView:
         found = self.load(name)
         if found is None:
             return None
-        positions = source_positions.parse(found.properties, name)
+        positions, kind = source_positions.parse(found.properties, name), table_identity.made_as(found.properties)
+        snapshots = snapshots_of(found, name)
+        if kind is TableType.HISTORY:  # what it was before has no versions
+            snapshots.pop(table_identity.last_of_another_type(found.properties) or 0, None)
         return LineageView(
-            lineage=lineage_of(snapshots_of(found, name), head_of(found), positions),
-            type=TableType(found.properties.get(table_identity.TYPE_PROPERTY, TableType.CLONE)),
+            lineage=lineage_of(snapshots, head_of(found), positions),
+            type=kind,
             metadata_location=found.metadata_location,
         )
 
@@ -164,6 +169,8 @@ def seen(found: Table, name: str) -> LakeTableView:
             if key.startswith(rule.PREFIX)
         },
         oids={source: one.oid for source, one in known.items()},
+        made=found.properties,
+        is_empty=head_of(found) is None,
     )
 
 

@@ -15,7 +15,7 @@ from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.config.model import Initial, Origin
 from kuvasz.errors import KuvaszError, LakeError, OtherRule, SchemaError, SourceRefused, TableError
 from kuvasz.evolve.changes import compare
-from kuvasz.lake.format import rule
+from kuvasz.lake.format import rule, table_identity
 from kuvasz.lake.format.schema import SID, source_type, typed
 from kuvasz.shown import figures
 from kuvasz.source import conninfo, inserts, publication, slots
@@ -291,7 +291,7 @@ def _table(
     assert found is not None
     try:
         columns = _columns(source, spec, found, view)
-        why = _why_copy(source, spec, found.relation, view, secret)
+        why = _remade(spec, view) or _why_copy(source, spec, found.relation, view, secret)
     except (SchemaError, OtherRule) as error:
         return TablePlan(table=table, target=target, action="error", error=error.message, hint=error.hint)
     is_known = view is not None and source.name_of(spec) in view.positions and not why
@@ -302,6 +302,19 @@ def _table(
         bytes=0 if is_known else found.bytes, rows=None if is_known else found.row_estimate, columns=columns,
         why=why,
     )  # fmt: skip
+
+
+def _remade(spec: SourceTableSpec, view: LakeTableView | None) -> str:
+    """Return what becomes of a lake table that is of another type; empty if it is not.
+
+    Raises:
+        SchemaError: It keeps what its sources have no more, so that it stays what it is.
+    """
+    if view is None or not view.made or table_identity.made_as(view.made) is spec.config.type:
+        return ""
+    if not table_identity.can_become_another(view.made, is_empty=view.is_empty):
+        raise table_identity.other_type(view.made, target_of(spec))
+    return f"it becomes a table of type {spec.config.type}"
 
 
 def _why_copy(

@@ -91,15 +91,15 @@ def test_a_running_process_goes_by_what_its_map_has_now(  # noqa: PLR0915 (one l
         changed["map"] = {"watch": True}
         process.map.write_text(json.dumps(changed))
         assert process.run("reload").stdout == "pipeline.workers: counts from the next start on\n"
-        changed["databases"][0]["tables"]["docs"] = {"type": "append"}
+        changed["databases"][0]["tables"]["docs"] = {"partitions_regex": "docs_.*"}
         process.map.write_text(json.dumps(changed))
         told = process.wait_event("map_refused", 2)
         assert (told["by"], told["error"].split("\n")[0]) == (
-            "map.watch", "target shop.docs: type cannot change while kuvasz runs",
+            "map.watch", "target shop.docs: partitions_regex cannot change while kuvasz runs",
         )  # fmt: skip
         refused = process.run("reload")
         assert (refused.returncode, refused.stderr.split("\n")[0]) == (
-            1, "error: target shop.docs: type cannot change while kuvasz runs",
+            1, "error: target shop.docs: partitions_regex cannot change while kuvasz runs",
         )  # fmt: skip
 
         # By itself: a table leaves, and comes back with what happened meanwhile.

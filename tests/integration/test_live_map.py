@@ -304,25 +304,110 @@ def test_a_table_in_error_that_leaves_the_map_holds_nothing(database: Database, 
         world.assert_equal(eu, "items", "others")
 
 
-def test_a_definition_that_cannot_change_is_named_and_nothing_is_done(
-    database: Database, lake_folder: LakeFolder
+def test_a_table_is_laid_out_otherwise_and_its_rows_stay(
+    database: Database, second: Database, lake_folder: LakeFolder
 ) -> None:
-    fill(database, 10)
-    eu = {"eu": database}
-    with running(lake_folder, eu, {"items": None}) as world:
+    for source in (database, second):
+        fill(source)
+    both = {"eu": database, "us": second}
+    with running(lake_folder, both, BOTH) as world, changes(database, second):
         app = world.pipeline.app
-        before, sync = app.config, app.sync(EU)
-        with pytest.raises(ConfigError) as caught:
-            world.reload(eu, BOTH | {"items": {"type": "changelog"}})
-        assert str(caught.value) == (
-            "target shop.items: type cannot change while kuvasz runs\n"
-            "hint: nothing was changed; stop kuvasz, and start it with the new map"
-        )
-        assert app.config is before
-        assert app.sync(EU) is sync
-        world.reload(eu, {"others": None})
-        with pytest.raises(ConfigError):
-            world.reload(eu, {"items": {"type": "changelog"}, "others": None})
+        for options in (
+            {"partition_by": ["bucket(4, id)"], "sort_by": ["n desc"], "properties": {"owner": "ann"}},
+            {"partition_by": ["sid"], "maintenance": {"target_file_size": "2MB"}},
+        ):
+            found = world.reload(both, BOTH | {"items": options})
+            assert [one.describe() for one in found.changed] == ["changed items"] * 2
+            before = world.pipeline.snapshots("items")
+            wait_until(lambda: world.pipeline.snapshots("items") > before + 3, "it is committed on")  # noqa: B023
+        table = app.lake.table(ITEMS)
+        assert table.table.layout.read().partition == table.definition.layout.partition
+        assert [term.column for term in table.definition.layout.partition] == ["sid"]
+        assert table.table.properties["owner"] == "ann"
+        assert dict(table.target.maintenance)
+        time.sleep(0.5)
+        assert [app.states.get(ITEMS, one).copies for one in (EU, US)] == [1, 1], "nothing was copied again"
+    with running(lake_folder, both, BOTH | {"items": {"partition_by": ["sid"]}}) as world:
+        world.assert_equal(both, "items", "others")
+
+
+@pytest.mark.parametrize(("kind", "is_killed"), [("history", True), ("changelog", False)])
+def test_a_clone_becomes_a_table_of_another_type(
+    database: Database, second: Database, lake_folder: LakeFolder, kind: str, *, is_killed: bool
+) -> None:
+    for source in (database, second):
+        fill(source)
+    both, other = {"eu": database, "us": second}, BOTH | {"items": {"type": kind}}
+    begun = World(lake_folder, both, BOTH)
+    begun.pipeline.__enter__()
+    with changes(database, second):
+        begun.pipeline.wait_streaming()
+        table = begun.pipeline.app.lake.table(ITEMS).table
+        found = begun.reload(both, other)
+        assert [one.describe() for one in found.changed] == ["changed items"] * 2
+        if not is_killed:
+            begun.pipeline.wait_streaming()
+            begun.pipeline.stop()
+        else:
+            wait_until(lambda: "kvsz_end" in columns_of(begun), "it is a history")
+            begun.pipeline.die()
+            shown = lake_counts(begun.pipeline, "items", "coalesce(kvsz_end, '9999-01-01') = '9999-01-01'")
+            assert shown == 2000, "rows from before are there until others are"
+    with running(lake_folder, both, other) as world:
+        database.execute("DELETE FROM items WHERE id <= 10")
+        second.execute("UPDATE items SET n = -1 WHERE id <= 10")
+        world.pipeline.wait_applied(database, second)
+        assert world.pipeline.app.lake.table(ITEMS).table.uuid == table.uuid, "it stayed"
+        assert_shown(world, both, kind)
+        world.assert_equal(both, "others")
+        with pytest.raises(ConfigError, match=r"target shop\.items: type cannot change"):
+            world.reload(both, BOTH)
+        world.reload(both, {"others": None})
+        world.folder.session.sql(f"DROP TABLE {lake_folder.catalog}.shop.items")
+        world.reload(both, BOTH)
+        world.pipeline.wait_streaming()
+        world.assert_equal(both, "items")
+
+
+def test_rows_of_two_sources_get_another_key(database: Database, second: Database, lake_folder: LakeFolder) -> None:
+    both, keyed = {"eu": database, "us": second}, {"items": {"key": ["id"]}, "others": None}
+    for source in both.values():
+        fill(source)
+        source.execute("ALTER TABLE items DROP CONSTRAINT items_pkey; ALTER TABLE items REPLICA IDENTITY FULL")
+        source.execute("ALTER TABLE items ADD code text; UPDATE items SET code = 'c' || id")
+    with running(lake_folder, both, keyed) as world, changes(database, second):
+        app = world.pipeline.app
+        world.reload(both, keyed | {"items": {"key": ["code"]}})
+        world.pipeline.wait_streaming()
+        assert app.lake.table(ITEMS).definition.key == ("code",)
+        for source in both.values():
+            source.execute("UPDATE items SET id = -id WHERE id <= 100")
+        time.sleep(0.5)
+    with running(lake_folder, both, keyed | {"items": {"key": ["code"]}}) as world:
+        world.assert_equal(both, "items", "others")
+        assert [world.pipeline.app.states.get(ITEMS, one).copies for one in (EU, US)] == [0, 0], "once was enough"
+
+
+def columns_of(world: World) -> list[str]:
+    name = f"{world.folder.catalog}.shop.items"
+    world.folder.session.sql(f"REFRESH TABLE {name}")
+    return world.folder.session.table(name).columns
+
+
+def assert_shown(world: World, databases: Mapping[str, Database], kind: str) -> None:
+    """What the table shows of each row last is what the sources have, and nothing of it is of the type before."""
+    lake = f"{world.folder.catalog}.shop.items"
+    last = {
+        "history": f"SELECT sid, id, n FROM {lake} WHERE kvsz_end = '9999-01-01'",
+        "changelog": f"SELECT sid, id, max_by(n, named_struct('l', _lsn, 'o', _ordinal)) FROM {lake}"
+        " GROUP BY sid, id HAVING max_by(_op, named_struct('l', _lsn, 'o', _ordinal)) != 'D'",
+    }[kind]
+    world.folder.session.sql(f"REFRESH TABLE {lake}")
+    found = sorted(map(tuple, world.folder.session.sql(last).collect()))
+    there = [(sid, *row) for sid, one in databases.items() for row in one.execute("SELECT id, n FROM items")]
+    assert found == sorted(there)
+    own = {"history": "kvsz_start", "changelog": "_op"}[kind]
+    assert lake_counts(world.pipeline, "items", f"{own} IS NULL") == 0
 
 
 def test_the_map_changes_while_a_table_is_copied(

@@ -109,6 +109,7 @@ ELSEWHERE = {
     "lake/jvm/remains/remains.py": "integration/test_erase.py",
     "lake/jvm/refs/branch.py": "contract/test_branches.py",
     "lake/iceberg/branches.py": "contract/test_branches.py",
+    "lake/iceberg/remake.py": "integration/test_live_map.py",
     "lake/jvm/iceberg_table.py": "contract/test_iceberg.py",
     "lake/jvm/commit_files.py": "contract/test_commit_files.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",

@@ -234,7 +234,7 @@ def _adopt(table: LakeTable, copied: CopiedTable, changeset: Changeset) -> list[
                 f"{place_of(source, table=table.name)}: the lake has rows of it, which nothing would replace",
                 hint="take `initial: skip` out of the map: it is copied then",
             )
-        if gone and table.target.type is not TableType.CLONE:
+        if gone and table.target.type is not TableType.CLONE and not table.notes.is_former(source):
             # What the source holds now is all that is known from here on: a gap within the rows would be worse.
             _log.tell(Event.COPIED_OVER, table=table.name, source=source, files=gone)
     if files.keys.is_sorted:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from typing_extensions import override
 
@@ -262,6 +263,8 @@ class TruncateVersions:
 
     def _may_end(self, file: pq.ParquetFile) -> npt.NDArray[np.bool_]:
         """Return which versions are open."""
+        if history.END not in file.schema_arrow.names:  # it is from before the table became a history
+            return np.zeros(file.metadata.num_rows, np.bool_)
         return history.is_open(file.read(columns=[history.END]))
 
     def _ended(self, rows: pa.Table, us: int, ends_now: npt.NDArray[np.bool_]) -> pa.Table:
@@ -297,9 +300,10 @@ class ReadVersions:
         slim_worker()
         for number, path in paths:
             facts = read_columns(self.keys.properties, path, [self.end_id, self.deleted_id])
-            end = facts.column(0).combine_chunks().cast(pa.int64()).to_numpy()
-            is_deleted = facts.column(1).combine_chunks().to_numpy(zero_copy_only=False)
-            rows = np.flatnonzero(end == history.FOREVER_US if self.are_open else is_deleted)
+            end = history.micros(facts, str(self.end_id))
+            is_deleted = pc.fill_null(facts.column(1).combine_chunks().cast(pa.bool_()), fill_value=False)
+            is_wanted = end == history.FOREVER_US if self.are_open else is_deleted.to_numpy(zero_copy_only=False)
+            rows = np.flatnonzero(is_wanted)
             rows = rows[np.argsort(end[rows], kind="stable")]
             yield number, self.keys.read(path).take(rows), rows.astype(np.uint32)
 

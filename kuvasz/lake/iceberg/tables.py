@@ -13,6 +13,7 @@ from kuvasz.lake.format import layout, source_positions, table_identity
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.lake.format.schema import SID, bounded, wanted
 from kuvasz.lake.format.schema_steps import AddField
+from kuvasz.lake.iceberg.remake import remake
 from kuvasz.lake.jvm.jvm_errors import gone
 from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.table import LakeTable
@@ -76,6 +77,7 @@ class Tables:
         self._witness = witness
         self._locks: dict[str, threading.RLock] = {}  #: by name; held by who loads it
         self._missing: dict[str, float] = {}  #: name -> when a look began that did not find it, monotonic seconds
+        self._attached: set[str] = set()  #: names of those that no source has followed since they were loaded
         self.feeds = Feeds()  #: what feeds them
         self.loaded: dict[str, LakeTable] = {}  #: by name
 
@@ -115,6 +117,11 @@ class Tables:
         with self._loading(target.name):
             self.feeds.add(feed)
             table = self.loaded.get(target.name)
+            if target.name in self._attached:
+                self._attached.discard(target.name)
+                if table is not None and table_identity.may_be_another(table.table.properties, target):
+                    self.loaded.pop(target.name).close()  # what it becomes is known with a source's columns
+                    table = None
             if table is None or isinstance(table.era.error, TableGone):
                 table = self.loaded[target.name] = self._load(target, feed, relation, asked_at)
         self._try(table)
@@ -139,15 +146,27 @@ class Tables:
                 if found is None:
                     return False
                 self.loaded[target.name] = self._table(found, target)
+                self._attached.add(target.name)
             return True
 
     def _load(self, target: Target, feed: Feed, relation: Relation, asked_at: float) -> LakeTable:
         found = self._find(target.name, asked_at)
-        return self._table(self._made(target, feed, relation) if found is None else found, target)
+        if found is None:
+            found = self._made(target, feed, relation)
+        elif table_identity.may_be_another(found.properties, target):
+            self._remake(found, target, feed, relation)
+        return self._table(found, target)
 
     def _made(self, target: Target, feed: Feed, relation: Relation) -> IcebergTable:
-        expressions = Expressions(self._engine.session)
-        return self._create(target, expressions.project(target, relation, feed.place).relation)
+        return self._create(target, self._view(target, feed, relation))
+
+    def _remake(self, found: IcebergTable, target: Target, feed: Feed, relation: Relation) -> None:
+        view = self._view(target, feed, relation)
+        remake(found, target, feed, view, wanted(target, view), self._witness)
+
+    def _view(self, target: Target, feed: Feed, relation: Relation) -> Relation:
+        """Return a source's relation as a target has it."""
+        return Expressions(self._engine.session).project(target, relation, feed.place).relation
 
     def _find(self, name: str, asked_at: float) -> IcebergTable | None:
         """Look a table up in the catalog, once for all sources that ask for it at a time."""
@@ -307,6 +326,7 @@ class Tables:
         """Forget a table: its index is saved, and it is loaded anew when it comes back."""
         with self._loading(name):
             table = self.loaded.pop(name, None)
+            self._attached.discard(name)
             self._missing.pop(name, None)
             if table is not None:
                 with contextlib.suppress(TableStuck):

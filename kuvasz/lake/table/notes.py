@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz import lsn
 from kuvasz.lake.definition.noted_columns import ColumnNotes
-from kuvasz.lake.format import gaps, rule, source_positions
+from kuvasz.lake.format import gaps, rule, source_positions, table_identity
 from kuvasz.model import SourcePosition
 from kuvasz.ports import Gap
 
@@ -116,8 +116,14 @@ class Notes:
         """Return by which rule of the map a source's rows were made, see `kuvasz.lake.format.rule`; None: unknown."""
         return self._table.property_of(rule.PREFIX + source)
 
+    def is_former(self, source: str) -> bool:
+        """Whether what is there of a source is of the type that the table had before."""
+        return table_identity.is_former(self._table.properties, source)
+
     def begin(self, changeset: Changeset, source: str, position: SourcePosition) -> None:
         """Have the commit of a copy or a repair say whether it left out the rows that there were."""
+        if self.is_former(source):
+            changeset.properties[table_identity.FILLED_PREFIX + source] = "true"
         if position.is_skip:
             changeset.properties[SKIPPED_PREFIX + source] = lsn.render(position.lsn)
         elif self.skipped(source):

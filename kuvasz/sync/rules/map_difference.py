@@ -1,10 +1,10 @@
 """What a map has otherwise than the one that runs, and which of it counts without a restart. Pure.
 
 Databases and their tables follow while kuvasz runs: a source that differs is ended and begun again, as a restart
-would do, and all others go on. What all sources share is made once, at a start: sections but `map`, `cuts`,
-`verify`, `copy` and `notify`, and the definition of a target, which its loaded table is built around.
-`server.tokens` are looked up at each request, `log.level` is set anew, and workers are told another
-`pipeline.commit_interval`.
+would do, and all others go on. A loaded table is built around the definition of its target: of another one it is
+loaded anew, when none of those that fed it is left. What all sources share is made once, at a start: sections but
+`map`, `cuts`, `verify`, `copy` and `notify`. `server.tokens` are looked up at each request, `log.level` is set anew,
+and workers are told another `pipeline.commit_interval`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kuvasz.config import check, names, problem, sources
-from kuvasz.config.model import SECTIONS, Config
+from kuvasz.config.model import SECTIONS, Config, Deletes
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import ConfigError, place_of
-from kuvasz.model import TableName
+from kuvasz.model import TableName, TableType
 from kuvasz.sync.rules.feeders import rows_of
 
 #: The sections that are read anew each time; all others are held until the next start, but for some options.
@@ -30,6 +30,17 @@ _ANOTHER_NAME = (
 )
 
 _RESTART = "nothing was changed; stop kuvasz, and start it with the new map"
+
+_ANEW = (
+    "nothing was changed; choose another `target`, or take it out of the map, drop its table from the lake, and put"
+    " it into the map as it is to be"
+)
+
+#: What only a start takes of a target that is fed. Of `definition`.
+_OF_START = ("route", "consistency")
+
+#: What rows are known by that are in the lake, so that no start takes it either.
+_OF_ROWS = ("partitions_regex", "the column sid")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +97,6 @@ class MapDifference:
 def difference(
     before: Config,
     after: Config,
-    defined: Mapping[str, Mapping[str, object]],
     ended: Collection[str] = (),
     sids: dict[str, str | None] | None = None,
     paces: Collection[str] = (),
@@ -97,7 +107,6 @@ def difference(
     Args:
         before: The map that runs.
         after: The map that is to run.
-        defined: Target -> its definition (`definition`), of all that were mapped since the start.
         ended: Sources that have ended by themselves: they are begun again if the new map has them.
         sids: Source -> its sid (`sids_of`), of all that were mapped since the start.
         paces: What has a worker of its own since the start (`kuvasz.config.sources.paces`).
@@ -123,8 +132,7 @@ def difference(
     )
     gone, there = [source for name, source in old.items() if name not in new], {source.name for source in whole}
     refuse_relabelled(mapped, sids_of(old.values()) | (sids or {}))
-    if others := sorted(_redefined(mapped, defined)):
-        raise ConfigError("; ".join(others), hint=_RESTART)
+    _refuse_redefined(old.values(), mapped)
     both = [
         of_source(old[name], new[name], has_ended=name in ended) for name in new if name in old
     ]  # fmt: skip
@@ -172,7 +180,8 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
 def ends_before(leaving: Iterable[Source], coming: Iterable[Source]) -> dict[str, set[str]]:
     """Return for each source that is to begin which have to end before: itself, and all that fed the same rows.
 
-    Of a source with `schemas` those may be the rows of any sid; of a target that goes to another worker, all rows.
+    Of a source with `schemas` those may be the rows of any sid; of a target that goes to another worker, or is
+    defined otherwise, all rows.
 
     Args:
         leaving: Sources that end, as they run.
@@ -180,13 +189,13 @@ def ends_before(leaving: Iterable[Source], coming: Iterable[Source]) -> dict[str
     """
     fed: dict[object, set[str]] = {}
     leaving = tuple(leaving)
-    routed_by = {spec.identifier: spec.routed_by for source in leaving for spec in source.tables}
+    before = _built(leaving)
     for source in leaving:
         rows = rows_of(source)
         for place in (source.name, *rows, *((target,) for target, _ in rows)):
             fed.setdefault(place, set()).add(source.name)
     return {
-        source.name: set().union(*(fed.get(place, ()) for place in (*_places(source), *_moved(source, routed_by))))
+        source.name: set().union(*(fed.get(place, ()) for place in (*_places(source), *_rebuilt(source, before))))
         for source in coming
     }
 
@@ -198,11 +207,17 @@ def _places(source: Source) -> Iterator[object]:
         yield from [(target,)] if sid is None else [(target, sid), (target, None)]
 
 
-def _moved(source: Source, routed_by: Mapping[str, str]) -> Iterator[object]:
-    """Yield all of each target that another worker has had: it has one at a time."""
-    for spec in source.tables:
-        if routed_by.get(spec.identifier, spec.routed_by) != spec.routed_by:
-            yield (spec.identifier,)
+def _built(sources: Iterable[Source]) -> dict[str, tuple[object, ...]]:
+    """Return what each target's worker and loaded table are made for: there is one of either at a time."""
+    specs = {spec.identifier: spec for source in sources for spec in source.tables}
+    return {target: (spec.routed_by, definition(spec)) for target, spec in specs.items()}
+
+
+def _rebuilt(source: Source, before: Mapping[str, tuple[object, ...]]) -> Iterator[object]:
+    """Yield all of each target whose worker or loaded table was another one."""
+    for target, now in _built([source]).items():
+        if before.get(target, now) != now:
+            yield (target,)
 
 
 def definition(spec: SourceTableSpec) -> Mapping[str, object]:
@@ -262,12 +277,29 @@ def _collapses(specs: Mapping[TableName, Sequence[SourceTableSpec]]) -> list[Tab
     return [table for table, (spec, *_routes) in specs.items() if spec.is_collapse]
 
 
-def _redefined(mapped: Iterable[Source], defined: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    """Yield what is to be defined otherwise, in words."""
-    for target, wanted in definitions(mapped).items():
-        now = defined.get(target, wanted)
-        if options := [option for option in wanted if wanted[option] != now[option]]:
-            yield f"target {target}: {', '.join(options)} cannot change while kuvasz runs"
+def _refuse_redefined(before: Iterable[Source], after: Iterable[Source]) -> None:
+    """Refuse what cannot become of a target that is fed.
+
+    Raises:
+        ConfigError: There is such a thing.
+    """
+    known = definitions(before)
+    told: dict[str, list[str]] = {}
+    for target, wanted in definitions(after).items():
+        now = known.get(target, wanted)
+        others = [option for option in wanted if wanted[option] != now[option]]
+        for hint, options in ((_ANEW, _of_rows(now)), (_RESTART, _OF_START)):
+            if found := ", ".join(option for option in others if option in options):
+                told.setdefault(hint, []).append(f"target {target}: {found} cannot change while kuvasz runs")
+    for hint, sentences in told.items():
+        raise ConfigError("; ".join(sorted(sentences)), hint=hint)
+
+
+def _of_rows(now: Mapping[str, object]) -> tuple[str, ...]:
+    """Return which options of a target its rows go by: a clone that lives can be copied as anything."""
+    if now["deletes"] is Deletes.SOFT:
+        return (*_OF_ROWS, "type", "deletes")
+    return _OF_ROWS if now["type"] is TableType.CLONE else (*_OF_ROWS, "type")
 
 
 def _without_worker(after: Config, paces: Collection[str]) -> Iterator[str]:

@@ -57,7 +57,7 @@ class World(Scene):
         databases = [
             {
                 "database": name, "urls": [{"url": f"postgresql:///{name}", "sid": name}],
-                "tables": dict.fromkeys(tables),
+                "tables": tables if isinstance(tables, dict) else dict.fromkeys(tables),
             }
             for name, tables in groups.items()
         ]  # fmt: skip
@@ -98,10 +98,7 @@ class World(Scene):
 
     async def change(self, groups: dict[str, Any], shares: Any = (None, None), **more: Any) -> None:
         """Put another map into use; `shares`: the groups that are applied here, and those that are to be."""
-        earlier = self.sources.earlier
-        found = difference(
-            self.config, self.read(groups, **more), earlier.defined, self.sources.ended, groups=shares
-        )  # fmt: skip
+        found = difference(self.config, self.read(groups, **more), self.sources.ended, groups=shares)
         self.config = found.config
         self.sources.change(map_change.take_over(self.sources, found))
         while self.sources.is_changing:  # noqa: ASYNC110
@@ -287,7 +284,7 @@ def test_it_is_given_up_when_all_end(world: World) -> None:
     world.stubborn = {"eu"}
 
     async def body() -> None:
-        found = difference(world.config, world.read(ALL | {"eu": ["items"]}), {})
+        found = difference(world.config, world.read(ALL | {"eu": ["items"]}))
         world.sources.change(map_change.take_over(world.sources, found))
         await asyncio.sleep(0.01)
         world.sources.quiesce()
@@ -341,7 +338,7 @@ def test_nothing_is_dropped_unless_a_person_asked(world: World, monkeypatch: pyt
     monkeypatch.setattr(conninfo, "connect", lambda _: pytest.fail("the source is touched"))
 
     async def body() -> None:
-        found = difference(world.config, world.read({"eu": ALL["eu"]}, map={"drop_removed": True}), {})
+        found = difference(world.config, world.read({"eu": ALL["eu"]}, map={"drop_removed": True}))
         await map_change.take_over(world.sources, found, may_drop=False)
         assert [one.name for one in world.sources.released] == ["us_us", "ap_ap"]
 
@@ -381,6 +378,29 @@ def test_tables_that_nobody_feeds_here_are_let_go_of_where_others_apply_too(worl
     world.live(body)
 
 
+def test_a_table_is_loaded_anew_once_and_by_nobody_who_fed_it_before(world: World) -> None:
+    """One of a definition that left the map is, too: it stayed loaded."""
+    lake: Any = world.lake
+    lake.let_go = lambda target: world.done.append(f"{target} let go")
+    world.stubborn = {"eu"}
+    grown: dict[str, Any] = {"items": {"partition_by": ["id"]}, "others": None}
+
+    async def body() -> None:
+        await world.change(ALL | {"eu": grown, "us": grown})
+        assert world.done.count("shop.items let go") == 1
+        place = world.done.index("shop.items let go")
+        assert max(map(world.done.index, ("us ends", "shop.items settled"))) < place
+        assert place < min(map(world.done.index, ("us begins", "eu begins")))
+        world.done.clear()
+        world.stubborn.clear()
+        await world.change(ALL | {"eu": grown, "us": grown, "ap": ["pieces"]})
+        assert "let go" not in " ".join(world.done)
+        await world.change(ALL | {"eu": grown, "us": grown, "ap": {"parts": {"type": "append"}}})
+        assert "shop.parts let go" in world.done
+
+    world.live(body)
+
+
 def test_others_are_told_once_nothing_goes_by_the_map_before(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -404,7 +424,7 @@ def test_others_are_told_once_nothing_goes_by_the_map_before(
         world.done.append("all ended")
 
     async def body() -> None:
-        found = difference(world.config, world.read(ALL | {"eu": ["items", "more"], "us": ["items"]}), {})
+        found = difference(world.config, world.read(ALL | {"eu": ["items", "more"], "us": ["items"]}))
         world.sources.change(map_change.take_over(world.sources, found, on_ended=ended))
         while world.sources.is_changing:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -166,3 +166,8 @@ def test_the_snapshots_of_a_table_are_seen_with_the_positions_in_them(tmp_path: 
     assert seen.type == "history"
     assert seen.metadata_location.startswith(f"file://{tmp_path}/wh/")
     assert seen.metadata_location.endswith(".metadata.json")
+    with table.transaction() as transaction:  # so that the snapshot is of a table that was no history
+        transaction.set_properties({table_identity.REMADE_PROPERTY: str(step.snapshot.id)})
+    seen = LakeView(found).lineage("shop.items")
+    assert seen is not None
+    assert (seen.lineage.steps, seen.lineage.positions) == ((), {"eu": HERE})

@@ -11,6 +11,7 @@ from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
 from kuvasz.config.sources import Source
 from kuvasz.errors import SlotLost
+from kuvasz.lake.format import table_identity
 from kuvasz.model import Column, SourcePosition
 from kuvasz.source.catalog import sizes
 from kuvasz.source.catalog.table import SourceTable
@@ -52,6 +53,18 @@ def planned(
     one = source(folder, **map_)
     (spec,) = one.tables
     return plan._table(one, spec, found, view, lambda *place: f"{'/'.join(place)}: ")
+
+
+def test_a_clone_of_the_lake_becomes_what_the_map_says_and_what_keeps_the_past_does_not(tmp_path: Path) -> None:
+    made = {table_identity.SEED_PROPERTY: "00", table_identity.KEY_PROPERTY: '["id"]'}
+    known = LakeTableView(columns=COLUMNS, positions={"shop_eu": SourcePosition(lsn=1)}, made=made)
+    told = planned(tmp_path, known, type="history")
+    assert (told.action, told.why) == ("copy", "it becomes a table of type history")
+    known = dataclasses.replace(known, made=made | {table_identity.TYPE_PROPERTY: "append"})
+    told = planned(tmp_path, known, type="history")
+    assert (told.action, told.error) == (
+        "error", "table shop.items was made as append, and the map says history",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_the_same_text_changes_nothing(world: WritableWorld) -> None:
     [
         ("items:", "items: {typ: clone}", "typ"),
         ("@eu1/", "@elsewhere/", "a reference that the map has not"),
-        ("items:", "items: {type: append}", "cannot change while kuvasz runs"),
+        ("items:", "items: {partitions_regex: 'i.*'}", "cannot change while kuvasz runs"),
     ],
 )
 def test_what_is_faulty_new_or_cannot_follow_leaves_it_as_it_was(

@@ -183,8 +183,6 @@ def test_what_is_wrong_is_told_with_its_field(
         ("POST", "tbl", {"db_id": 1, "name": "items", "target": "x", "type": "clone"}, "has the table public.items"),
         ("POST", "tbl", {"db_id": 1, "name": "x", "target": "items", "type": "clone"}, "is that of 'items' already"),
         ("PUT", "url/1", {"db_id": 1, "sid": "de", "url": "postgresql:///x"}, "cannot change"),
-        ("PUT", "tbl/1", {"db_id": 1, "schema": "public", "name": "items", "target": "items", "type": "append"},
-         "type cannot change while kuvasz runs"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_a_conflict_that_changes_nothing(

@@ -77,5 +77,35 @@ def test_the_map_goes_on_saying_what_it_said(changed: dict, columns: tuple[str, 
         table_identity.parse(properties, dataclasses.replace(PLAIN, **changed), schema(*columns))
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "is_empty", "expected"),
+    [
+        (TableType.CLONE, {}, False, True),
+        (TableType.CLONE, table_identity.SOFT, False, False),
+        (TableType.HISTORY, {}, False, False),
+        (TableType.HISTORY, {}, True, True),
+        (TableType.HISTORY, table_identity.render_type(TableType.HISTORY, 7), False, True),
+        (TableType.HISTORY, {table_identity.REMADE_PROPERTY: "7", "kuvasz.filled.eu": "true"}, False, False),
+    ],
+)  # fmt: skip
+def test_what_every_source_can_give_again_may_become_another(
+    kind: TableType, more: dict[str, str], *, is_empty: bool, expected: bool
+) -> None:
+    properties = {**table_identity.render(dataclasses.replace(PLAIN, type=kind), ("a",)), **more}
+    assert table_identity.can_become_another(properties, is_empty=is_empty) is expected
+    assert not table_identity.can_become_another({}, is_empty=is_empty), "it is somebody else's"
+    assert table_identity.is_former(properties, "eu") is (table_identity.REMADE_PROPERTY in more and expected)
+    is_remade = table_identity.last_of_another_type(properties) is not None
+    assert is_remade is (table_identity.REMADE_PROPERTY in more)
+
+
+def test_a_table_may_be_another_by_its_type_or_by_a_key_of_the_map() -> None:
+    properties = table_identity.render(PLAIN, ("a", "b"))
+    for changed, expected in (
+        ({}, False), ({"key": ("b", "a")}, False), ({"key": ("a",)}, True), ({"type": TableType.APPEND}, True),
+    ):  # fmt: skip
+        assert table_identity.may_be_another(properties, dataclasses.replace(PLAIN, **changed)) is expected
+
+
 def test_a_tables_own_column_may_be_named_sid() -> None:
     assert table_identity.parse(table_identity.render(PLAIN, ("sid",)), PLAIN, schema("sid")).key == ("sid",)

@@ -24,6 +24,7 @@ KEEPS = {
     "CatchingUp": "how far a caller wants to wait",
     "CopySnapshot": "tables as one snapshot shows them, which ends with it: a copy of another past is of another one",
     "TableLedger": "parts of one copy; those of a server that went on from an earlier place are not taken up",
+    "EarlierMaps": "which targets the map defines otherwise than they are loaded",
     "FirstCopies": "tables that wait under one snapshot, which ends with it",
     "Lifetime": "threads that are at something",
     "MemberWatch": "which tables there are, asked anew at each look",

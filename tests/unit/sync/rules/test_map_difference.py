@@ -15,7 +15,6 @@ from kuvasz.config.model import Config
 from kuvasz.errors import ConfigError
 from kuvasz.sync.rules.map_difference import (
     MapDifference,
-    definitions,
     difference,
     ends_before,
     of_source,
@@ -42,7 +41,7 @@ def between(change: Callable[[Any], object], before: Any = SHOP, **facts: Any) -
     after = copy.deepcopy(before)
     change(after)
     old, new = Config.model_validate(before), Config.model_validate(after)
-    return difference(old, new, definitions(sources.resolve(old)), **facts)
+    return difference(old, new, **facts)
 
 
 def told(found: MapDifference) -> dict[str, Any]:
@@ -133,23 +132,55 @@ def test_each_difference_is_what_it_is(change: Callable[[Any], object], expected
     assert found.is_empty is (not expected or set(expected) == {"needs_restart"})
 
 
+ANEW = (
+    "nothing was changed; choose another `target`, or take it out of the map, drop its table from the lake, and put"
+    " it into the map as it is to be"
+)
+
+
 @pytest.mark.parametrize(
-    ("options", "named"),
+    "options",
     [
-        ({"type": "changelog"}, "type"),
-        ({"key": ["id"]}, "key"),
-        ({"partition_by": ["days(at)"]}, "partition_by"),
-        ({"sort_by": ["id"]}, "sort_by"),
-        ({"deletes": "soft"}, "deletes"),
-        ({"branch": "staging"}, "branch"),
-        ({"partitions_regex": "items_.*"}, "partitions_regex"),
-        ({"type": "append", "sort_by": ["id"]}, "type, sort_by"),
+        {"type": "changelog"}, {"type": "append", "sort_by": ["id"]}, {"key": ["id"]}, {"partition_by": ["days(at)"]},
+        {"deletes": "soft"}, {"branch": "staging"}, {"properties": {"owner": "ann"}},
+        {"maintenance": {"target_file_size": "2MB"}},
+    ],
+)  # fmt: skip
+def test_a_table_is_loaded_by_another_definition_when_nobody_is_left_who_feeds_it(options: dict[str, Any]) -> None:
+    other = copy.deepcopy(SHOP)
+    tables(other).update(items=options)
+    old, new = (Config.model_validate(one) for one in (SHOP, other))
+    assert told(difference(old, new))["changed"] == [only(one, changed=["items"]) for one in BOTH]
+    assert set(ends_before(sources.resolve(old), sources.resolve(new))["shop_eu"]) == set(BOTH)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        (None, {"partitions_regex": "items_.*"}, "partitions_regex"),
+        ({"type": "append"}, {"type": "clone"}, "type"),
+        ({"deletes": "soft"}, {"deletes": "hard"}, "deletes"),
+        ({"deletes": "soft"}, {"type": "history"}, "type, deletes"),
     ],
 )
-def test_what_a_loaded_table_is_built_around_cannot_change(options: dict[str, Any], named: str) -> None:
+def test_what_rows_are_known_by_and_what_keeps_the_past_cannot_become_anything_else(
+    before: dict[str, Any], after: dict[str, Any], named: str
+) -> None:
+    known = copy.deepcopy(SHOP)
+    tables(known).update(items=before)
     with pytest.raises(ConfigError) as caught:
-        between(lambda m: tables(m).update(items=options))
+        between(lambda m: tables(m).update(items=after), known)
     assert caught.value.message == f"target kuvasz.items: {named} cannot change while kuvasz runs"
+    assert caught.value.hint == ANEW
+    tables(without := copy.deepcopy(known)).pop("items")
+    found = between(lambda m: tables(m).update(items=after), without)
+    assert told(found)["changed"] == [only(one, added=["items"]) for one in BOTH], "nobody feeds it"
+
+
+def test_what_a_start_makes_for_all_targets_of_a_group_waits_for_one() -> None:
+    with pytest.raises(ConfigError) as caught:
+        between(lambda m: shop(m).update(consistency="group"))
+    assert caught.value.message.startswith("target kuvasz.docs: consistency cannot change while kuvasz runs; target")
     assert caught.value.hint == "nothing was changed; stop kuvasz, and start it with the new map"
 
 
@@ -158,9 +189,8 @@ def test_a_pace_for_which_there_can_be_no_worker_counts_from_the_next_start_on()
     old, new = (Config.model_validate(one) for one in (SHOP, other))
     (wanted,) = sources.paces(sources.resolve(new))
     busy = [f"pace {number}" for number in range(sources.MOST_PACES)]
-    defined = definitions(sources.resolve(old))
     for paces, held in ((busy[1:], ()), (busy, ("databases.tables.commit_interval",)), ([*busy[1:], wanted], ())):
-        assert difference(old, new, defined, paces=paces).held == held
+        assert difference(old, new, paces=paces).held == held
 
 
 def test_a_target_goes_to_another_worker_when_nobody_is_left_who_feeds_it() -> None:
@@ -169,18 +199,6 @@ def test_a_target_goes_to_another_worker_when_nobody_is_left_who_feeds_it() -> N
     old, new = (sources.resolve(Config.model_validate(one)) for one in (SHOP, other))
     assert ends_before(old, old)["shop_eu"] == {"shop_eu"}
     assert ends_before(old, new)["shop_eu"] == ends_before(new, old)["shop_us"] == {"shop_eu", "shop_us"}
-
-
-def test_neither_can_that_of_a_table_which_was_in_an_earlier_map() -> None:
-    old = Config.model_validate(SHOP)
-    without, other = copy.deepcopy(SHOP), copy.deepcopy(SHOP)
-    tables(without).pop("items")
-    tables(other)["items"] = {"type": "append"}
-    defined = definitions(sources.resolve(old))
-    now = Config.model_validate(without)
-    assert told(difference(old, now, defined))["changed"] == [only(one, removed=["items"]) for one in BOTH]
-    with pytest.raises(ConfigError):
-        difference(now, Config.model_validate(other), defined)
 
 
 def test_another_sid_under_the_same_name_is_refused() -> None:
@@ -198,7 +216,7 @@ def test_another_sid_under_the_same_name_is_refused() -> None:
     now, back = Config.model_validate(without), Config.model_validate(other)
     sids = sids_of(sources.resolve(Config.model_validate(SHOP)))
     with pytest.raises(ConfigError, match="its sid was eu"):
-        difference(now, back, {}, sids=sids)
+        difference(now, back, sids=sids)
 
 
 def test_a_target_of_one_source_gets_no_second_one_without_a_restart() -> None:
@@ -295,7 +313,7 @@ def config(drawn: dict[str, Any]) -> Config:
 def test_of_any_two_maps_what_was_and_what_differs_make_what_is(first: Any, second: Any) -> None:
     before, after = config(first), config(second)
     old, new = ({one.name: one for one in sources.resolve(each)} for each in (before, after))
-    found = difference(before, after, definitions(old.values()))
+    found = difference(before, after)
     added, removed = ({one.name for one in each} for each in (found.added, found.removed))
     changed = {one.source.name: one for one in found.changed}
     assert {one.name for one in found.mapped} == set(new) == (set(old) - removed) | added
@@ -312,4 +330,4 @@ def test_of_any_two_maps_what_was_and_what_differs_make_what_is(first: Any, seco
             assert len(one.removed) == len(mine.keys() - theirs.keys())
             assert len(one.changed) == sum(mine[t] != theirs[t] for t in mine.keys() & theirs.keys())
             assert of_source(new[name], new[name]) is None
-    assert difference(after, after, definitions(new.values())).is_empty
+    assert difference(after, after).is_empty
