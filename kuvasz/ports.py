@@ -514,6 +514,16 @@ class Lake(Protocol):
         """Whether a copy can go on from the parts that one before it, of another process, has finished."""
         return False
 
+    def renew(self, properties: Mapping[str, str]) -> None:
+        """Reach the catalog with other credentials from now on: with those in these properties, as the map has them.
+
+        Whatever is connected goes on as it is.
+
+        Raises:
+            LakeError: The catalog cannot be given other ones.
+        """
+        del properties  # of a lake that has no such catalog
+
     def patrol(self) -> Sequence[Failure]:
         """Look at the targets as others may have left them since their last commits.
 

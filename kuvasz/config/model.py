@@ -190,6 +190,10 @@ class Section(BaseModel):
 _DELEGATION = "header.x-iceberg-access-delegation"
 
 
+#: Properties of a JDBC catalog that its connections to come may have others of.
+JDBC_CREDENTIALS = ("jdbc.user", "jdbc.password")
+
+
 class LakeConfig(Section):
     """The Iceberg catalog and where the tables live."""
 
@@ -234,6 +238,15 @@ class LakeConfig(Section):
         """Whether the catalog is asked to lend the credentials of the store, table by table."""
         asked = (value for name, value in self.properties.items() if name.lower() == _DELEGATION)
         return self.type is CatalogType.REST and any("vended-credentials" in value for value in asked)
+
+    def with_credentials(self, other: LakeConfig) -> LakeConfig:
+        """Return the same with the credentials of another, as far as a catalog that is open may take them."""
+        if self.type is not CatalogType.JDBC or self.sqlite_file is not None or other.type is not self.type:
+            return self
+        kept = {name: value for name, value in self.properties.items() if name not in JDBC_CREDENTIALS}
+        new = {name: value for name, value in other.properties.items() if name in JDBC_CREDENTIALS}
+        found = kept | new
+        return self if found == self.properties else self.model_copy(update={"properties": found})
 
     @property
     def catalog_uri(self) -> str:

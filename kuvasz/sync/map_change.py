@@ -61,6 +61,8 @@ async def take_over(
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
     sources.earlier.add(found.mapped)
     is_dropping = found.config.map.drop_removed if may_drop is None else may_drop
+    if (credentials := found.credentials) is not None:
+        await _until_done((), lambda: sources.shared.lake.renew(credentials))
     first = await asyncio.to_thread(ends_before, leaving, coming)  # of thousands it takes a while
     async with asyncio.TaskGroup() as tasks:
         ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}

@@ -73,6 +73,42 @@ def test_a_catalog_server_that_drops_its_connections_is_asked_again(
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 
+def test_another_user_of_the_catalog_counts_while_kuvasz_runs(
+    database: Database, postgres_catalog: PostgresCatalogFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one before may not log in any more; what was read while nothing could be committed is in the lake after."""
+    catalog, heir = postgres_catalog.database, f"heir_of_{postgres_catalog.database.name}"
+    database.execute(ITEMS.format("items"))
+    database.execute(FILL.format("items", 100))
+    config = postgres_catalog.config(group({"eu": database}, {"items": None}))
+    catalog.execute(f"CREATE ROLE {heir} LOGIN IN ROLE {CATALOG_USER}")
+    try:
+        with Pipeline(config, postgres_catalog) as pipeline:
+            pipeline.wait_streaming()
+            catalog.execute(f"ALTER ROLE {CATALOG_USER} NOLOGIN")
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s AND datname = %s"
+            assert catalog.execute(ended, (CATALOG_USER, catalog.name))
+            database.execute("UPDATE items SET n = -1")
+            wait_until(lambda: "a commit failed and is tried again" in caplog.text, "it is refused")
+            lake = config.lake.model_copy(update={"properties": {"jdbc.user": heir, "jdbc.password": "any"}})
+
+            async def take_over() -> tuple[str, ...]:
+                found = pipeline.app.difference(config.model_copy(update={"lake": lake}))
+                pipeline.app.take_over(found)
+                return found.held
+
+            assert pipeline.call(take_over()) == ()
+            pipeline.wait_applied(database)
+            users = catalog.execute("SELECT DISTINCT usename FROM pg_stat_activity WHERE usename IN (%s, %s)",
+                                    (heir, CATALOG_USER))  # fmt: skip
+            assert users == [(heir,)]
+            catalog.execute(f"ALTER ROLE {CATALOG_USER} LOGIN")  # for the engines that look now
+            pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
+    finally:
+        catalog.execute(f"ALTER ROLE {CATALOG_USER} LOGIN")
+        catalog.execute(f"REASSIGN OWNED BY {heir} TO {CATALOG_USER}; DROP OWNED BY {heir}; DROP ROLE {heir}")
+
+
 def test_s3_is_a_store_by_configuration_alone(
     database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]
 ) -> None:

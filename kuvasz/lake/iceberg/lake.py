@@ -133,6 +133,11 @@ class IcebergLake(Lake):
         return self.engine.session
 
     @override
+    def renew(self, properties: Mapping[str, str]) -> None:
+        """See `kuvasz.ports.Lake.renew`: of a JDBC catalog, for the connections to come."""
+        self.engine.catalog.renew(properties)
+
+    @override
     def patrol(self) -> Sequence[Failure]:
         """See `kuvasz.ports.Lake.patrol`."""
         found = []

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from kuvasz.config.model import JDBC_CREDENTIALS
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.files.commit import TableCommit
@@ -73,6 +74,26 @@ class Catalog:
             if self._joint is None:
                 self._joint = joint_commit.install(self.jvm, self._handle, self._parse_name)
             return self._joint
+
+    def renew(self, properties: Mapping[str, str]) -> None:
+        """Have a JDBC catalog connect by other properties from now on; all tables have their connections of it.
+
+        Args:
+            properties: User and password are among them, or there are none.
+
+        Raises:
+            LakeError: It is another catalog than was expected.
+        """
+        with translated(f"catalog {self._name}"):
+            pool = _field(self._handle, "connections").get(self._handle)
+            known = _field(pool, "properties")
+            fresh = self.jvm.java.util.HashMap(known.get(pool))
+            for name in JDBC_CREDENTIALS:
+                if name in properties:
+                    fresh.put(name, properties[name])
+                else:
+                    fresh.remove(name)
+            known.set(pool, fresh)  # who connects just now has read the ones before, all of them
 
     def known_files(self, name: str) -> set[str]:
         """Return the names, without folders, of all data and delete files that any snapshot of a table knows."""
@@ -195,6 +216,13 @@ class Catalog:
         for index, value in enumerate(values):
             array[index] = value
         return array
+
+
+def _field(of: Any, name: str) -> Any:  # noqa: ANN401 (Java objects)
+    """Return a field that a Java object has of its own class."""
+    field = of.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field
 
 
 def _rehearsal(location: str, number: int, snapshot_id: int | None) -> TableCommit:

@@ -4,7 +4,7 @@ Databases and their tables follow while kuvasz runs: a source that differs is en
 would do, and all others go on. A loaded table is built around the definition of its target: of another one it is
 loaded anew, when none of those that fed it is left. What all sources share is made once, at a start: sections but
 `map`, `cuts`, `verify`, `copy` and `notify`. `server.tokens` are looked up at each request, `log.level` is set anew,
-and workers are told another `pipeline.commit_interval`.
+workers are told another `pipeline.commit_interval`, and a JDBC catalog the credentials for its connections to come.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class MapDifference:
     groups_before: frozenset[str] | None = None  #: of the map that runs, that this process applies; None: all
     groups: frozenset[str] | None = None  #: of the map, that this process applies from now on; None: all
     held: tuple[str, ...] = ()  #: options that differ and count from the next start on
+    #: properties with which the catalog is reached from now on; None: as before
+    credentials: Mapping[str, str] | None = dataclasses.field(default=None, repr=False)
 
     @property
     def is_empty(self) -> bool:
@@ -117,6 +119,7 @@ def difference(
     """
     held = (*_held(before, after), *_without_worker(after, paces))
     sections = {name: getattr(before, name) for name in SECTIONS if name not in LIVE}
+    sections["lake"] = lake = before.lake.with_credentials(after.lake)
     for section, option in _LIVE_OPTIONS:  # whoever is to be let in no more waits for no restart
         wanted = getattr(getattr(after, section), option)
         if getattr(sections[section], option) != wanted:
@@ -137,6 +140,7 @@ def difference(
         of_source(old[name], new[name], has_ended=name in ended) for name in new if name in old
     ]  # fmt: skip
     return MapDifference(
+        credentials=None if lake is before.lake else lake.properties,
         config=config, mapped=mapped, held=held, groups_before=groups[0], groups=groups[1],
         added=tuple(source for name, source in new.items() if name not in old),
         removed=tuple(source for source in gone if source.name not in there),
@@ -311,6 +315,7 @@ def _without_worker(after: Config, paces: Collection[str]) -> Iterator[str]:
 
 def _held(before: Config, after: Config) -> Iterator[str]:
     """Yield the options that differ and that only a start reads; those that follow from others are left out."""
+    before = before.model_copy(update={"lake": before.lake.with_credentials(after.lake)})
     for section in SECTIONS:
         old, new = getattr(before, section), getattr(after, section)
         for option in type(new).model_fields if section not in LIVE else ():

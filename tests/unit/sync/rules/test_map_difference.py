@@ -253,6 +253,24 @@ def test_tokens_count_at_once_and_all_else_of_the_server_waits_for_a_start() -> 
     assert found.config.server.metrics == "per_table"
 
 
+def test_user_and_password_of_a_jdbc_catalog_count_at_once_and_all_else_of_the_lake_waits_for_a_start() -> None:
+    def lake(uri: str, **properties: str) -> dict[str, Any]:
+        return {"uri": uri, "warehouse": "s3://lake", "properties": properties}
+
+    pg, first = "jdbc:postgresql://c/x", {"jdbc.user": "ann", "jdbc.password": "old", "s3.endpoint": "http://a"}
+    before = SHOP | {"lake": lake(pg, **first)}
+    wanted = first | {"jdbc.password": "new"}
+    found = between(lambda map_: map_.update(lake=lake(pg, **wanted)), before)
+    assert (found.is_empty, found.held, found.credentials) == (True, (), wanted)
+    assert found.config.lake.properties == wanted
+    found = between(lambda map_: map_.update(lake=lake(pg, **wanted | {"s3.endpoint": "http://b"})), before)
+    assert (found.held, found.credentials) == (("lake.properties",), wanted)
+    assert between(lambda _: None, before).credentials is None
+    rest = {"type": "rest", "uri": "https://c", "properties": {"token": "old"}}
+    found = between(lambda map_: map_["lake"].update(properties={"token": "new"}), SHOP | {"lake": rest})
+    assert (found.held, found.credentials) == (("lake.properties",), None)
+
+
 def test_a_level_of_the_log_counts_at_once_and_its_file_waits_for_a_start() -> None:
     found = between(lambda map_: map_.update(log={"level": "debug", "file": "/var/log/kuvasz.log"}))
     assert (found.is_empty, found.held) == (True, ("log.file",))
