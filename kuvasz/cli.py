@@ -1099,12 +1099,13 @@ def nodes(
     """List the processes of the cluster: which one replicates, and which stand by."""
     from kuvasz.verbs.cluster import nodes as verb
 
-    found = verb.run(_loaded(context, config, settings).config)
+    loaded = _loaded(context, config, settings)
+    found = verb.run(loaded.config)
     if as_json:
         _print_json(verb.as_json(found))
     else:
         print(verb.render(found))
-    raise typer.Exit(verb.exit_code(found))
+    raise typer.Exit(verb.exit_code(found, is_group=loaded.config.cluster.group is not None))
 
 
 @cluster.command("drain")
@@ -1119,6 +1120,34 @@ def drain(
     from kuvasz.verbs.cluster import drain as verb
 
     print(verb.run(_loaded(context, config, settings).config, node, is_over=is_over))
+
+
+@cluster.command("groups")
+def log_groups(
+    context: typer.Context, config: ConfigOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """List the groups of the log: other deployments, with lakes of their own, that hear what is staged."""
+    from kuvasz.verbs.cluster import groups as verb
+
+    found = verb.run(_loaded(context, config, settings).config)
+    if as_json:
+        _print_json(verb.as_json(found))
+    else:
+        print(verb.render(found))
+
+
+@cluster.command("retire")
+def retire(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The group, as `kuvasz cluster groups` names it.")],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+) -> None:
+    """Forget a group of the log whose processes are stopped: the log keeps nothing for it any more."""
+    from kuvasz.verbs.cluster import groups as verb
+
+    print(verb.retire(_loaded(context, config, settings).config, name, is_sure=is_sure))
 
 
 @app.command("cleanup")

@@ -51,6 +51,7 @@ class Event(enum.Enum):
     GROUP_GIVEN_BACK = "group_given_back", INFO, "a group is left to another process that applies"
     STAGING_FAILED = "staging_failed", WARNING, "nothing can be staged now: sources keep their changes"
     STAGING_GOES_ON = "staging_goes_on", INFO, "changes are staged again"
+    LOG_GROUP_LATE = "log_group_late", WARNING, "another group is behind, and the log keeps all that it lacks"
     LEASE_LOST = "lease_lost", ERROR, "the lease is lost: this process ends"
     MAP_DIFFERS = "map_differs", WARNING, "the process that replicates has another map: this one takes nothing over"
     COORDINATOR_SILENT = "coordinator_silent", WARNING, "the coordinator does not answer: it is asked again"
@@ -88,6 +89,7 @@ class Event(enum.Enum):
         "a source left the map: its slot and publication stay, and the slot holds its WAL",
     )
     SOURCE_RELEASED_WHOLE = "source_released", INFO, "a source left the map: its slot and publication are dropped"
+    SOURCE_UNHEARD = "source_unheard", INFO, "a source left the map: this group hears nothing of it any more"
     SLOT_LOST = "slot_lost", WARNING, "the stream was lost: the source is copied again"
     SLOT_LOST_REPAIRED = "slot_lost", WARNING, "the stream was lost: the source is compared with the lake"
     READER_ENDED = "reader_ended", INFO, "the session of a process that has lost its lease is ended"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kuvasz.staging.staged_log import StagedLog
     from kuvasz.state.ports import TableKey
     from kuvasz.state.progress import Progress
+    from kuvasz.state.staged.ports import LogGroup
     from kuvasz.state.tables import TableState
     from kuvasz.state.verdicts.verdict import Verdict
     from kuvasz.sync.source_sync import SourceSync
@@ -51,6 +52,7 @@ class StagedView:
     staged_at: float | None  #: monotonic seconds at which something was staged last
     error: str | None  #: why nothing can be staged just now
     lsns: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: source -> before which all of it is staged
+    groups: Sequence[LogGroup] = ()  #: other deployments that hear it, as they were seen last
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,7 @@ def staged_view(log: StagedLog | None) -> StagedView | None:
         staged_at=writer.staged_at,
         error=None if writer.error is None else str(writer.error),
         lsns=log.staged(),
+        groups=writer.removal.groups,
     )
 
 

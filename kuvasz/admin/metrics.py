@@ -60,6 +60,8 @@ HELP = {
     "kuvasz_log_objects": "With `cluster.log`: objects of the log that the lake does not have all of yet.",
     "kuvasz_log_failing": "With `cluster.log`: 1 while nothing can be staged, and sources keep their WAL.",
     "kuvasz_log_staged_timestamp_seconds": "With `cluster.log`: Unix time at which something was staged last.",
+    "kuvasz_log_group_objects": "With `cluster.group`: objects that the group's lake does not have all of yet.",
+    "kuvasz_log_group_behind_seconds": "With `cluster.group`: since the first of these was staged; 0: it has all.",
     "kuvasz_staged_lsn": "With `cluster.log`: the LSN, as a number, before which all of the source is staged.",
     "kuvasz_memory_limit_bytes": "When so much waits, reading pauses: `pipeline.memory`, or less.",
 }
@@ -136,6 +138,9 @@ def _of_log(snapshot: Snapshot) -> Iterator[str]:
     yield _gauge("kuvasz_log_failing", (), [((), float(staged.error is not None))])
     at = None if staged.staged_at is None else snapshot.now - (snapshot.clock - staged.staged_at)
     yield _gauge("kuvasz_log_staged_timestamp_seconds", (), [((), at)])
+    labels, groups = ("log_group",), staged.groups
+    yield _gauge("kuvasz_log_group_objects", labels, [((one.name,), one.objects) for one in groups])
+    yield _gauge("kuvasz_log_group_behind_seconds", labels, [((one.name,), one.behind_s or 0.0) for one in groups])
     names = [source.name for source in snapshot.view.sources]
     yield _gauge("kuvasz_staged_lsn", ("source",), [((name,), staged.lsns.get(name)) for name in names])
 

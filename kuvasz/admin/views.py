@@ -151,6 +151,10 @@ def _log(snapshot: Snapshot, errors: ErrorView) -> dict[str, Any] | None:
         "objects": staged.objects,
         "staged_at": _at(staged.staged_at, snapshot),
         "error": errors.text(staged.error),
+        "groups": [
+            {"group": one.name, "objects": one.objects, "behind_seconds": one.behind_s, "is_applied": one.lives}
+            for one in staged.groups
+        ],
     }
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kuvasz.config.model import (
+        ClusterConfig,
         Config,
         DatabaseConfig,
         LakeConfig,
@@ -212,9 +213,10 @@ def _writers(config: Config) -> Iterator[Problem]:
 
 def _staged(config: Config) -> Iterator[Problem]:
     """What the staged log cannot do yet: it keeps messages as they were sent."""
-    for part, who in (("read", "those that read"), ("apply", "those that apply")):
+    for part, who in (("read", "those that read"), ("apply", "those that apply"), ("group", "groups")):
         if f"/{part}/" in f"{config.cluster.name}/":
             yield Problem(path=("cluster", "name"), message=f"must not have /{part} in it, which stands for {who}")
+    yield from _log_group(config.cluster)
     if config.cluster.log is None:
         if config.cluster.role is not ClusterRole.ALL:
             message = f"cannot be {config.cluster.role} without cluster.log, by which changes go to the other one"
@@ -234,6 +236,20 @@ def _staged(config: Config) -> Iterator[Problem]:
                         " leave one of the two out"
                     )
                     yield Problem(path=("databases", number, "tables", key, option), message=message, is_key=True)
+
+
+def _log_group(cluster: ClusterConfig) -> Iterator[Problem]:
+    """What a second group of a log needs: whatever it does not do itself is done by the first one."""
+    if cluster.group is None:
+        return
+    path = ("cluster", "group")
+    if "/" in cluster.group:
+        yield Problem(path=path, message="must not have / in it")
+    if cluster.log is None:
+        yield Problem(path=path, message="needs cluster.log, which it hears")
+    elif cluster.role is not ClusterRole.APPLY:
+        message = "needs cluster.role: apply, for the sources are read by processes without a group"
+        yield Problem(path=path, message=message)
 
 
 def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:

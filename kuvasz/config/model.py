@@ -44,6 +44,10 @@ class CatalogType(enum.StrEnum):
     GLUE = "glue"
 
 
+#: Between a cluster's name and that of a group of its log, in what tells those apart; it is in no name of a cluster.
+GROUPS = "/group/"
+
+
 class ClusterRole(enum.StrEnum):
     """What a process of a cluster does."""
 
@@ -756,6 +760,15 @@ class ClusterConfig(Section):
 
     log_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 16 * _MB
     """And as soon as it is so much. Twice as much may wait in memory when the store cannot be written."""
+
+    group: kinds.Text | None = None
+    """A second deployment, with a lake of its own, that applies what the first one's processes stage: `blue`. It has
+    no slots of its own, and all that it remembers is its own. `kuvasz cluster retire blue` ends it."""
+
+    @property
+    def key(self) -> str:
+        """What tells processes that share what they remember from all others of one coordinator."""
+        return self.name if self.group is None else f"{self.name}{GROUPS}{self.group}"
 
     def anchored(self, folder: Path) -> ClusterConfig:
         """Return the same with absolute paths; see `Config.anchored`."""

@@ -36,6 +36,7 @@ FACTS: Final[dict[str, Fact]] = {
             "hours": "in which large tables are copied, as in the map",
             "into": "where it is now",
             "line": "what Spark, Java or a worker of Spark printed; it may quote a value of a row",
+            "log_group": "of the staged log: another deployment, with a lake of its own",
             "lsn": "of the source, as `16/B374D848`: everything before it is meant",
             "mapped": "the name that the map has",
             "master": "Spark's",
@@ -74,6 +75,7 @@ FACTS: Final[dict[str, Fact]] = {
             "keys": "rows that were mended, or are read once more",
             "left": "rows that differ and were not mended",
             "mended": "rows that were mended",
+            "objects": "of the staged log",
             "pid": "of a session at the source",
             "rejected": "rows that are in the table of rejects",
             "rewritten_bytes": "written by maintenance since the start",
@@ -97,6 +99,7 @@ FACTS: Final[dict[str, Fact]] = {
             "waited_s": "seconds that it took so far",
         },
         _YES_NO: {
+            "is_applied": "whether a process of it runs",
             "resync": "whether it is copied again",
             "was_killed": "whether the process before did not end by itself",
         },

@@ -158,6 +158,11 @@ class StagedLog:
         """Stage what has come, if that can be done soon, and end."""
         self.writer.stop(_STOP_S)
 
+    @property
+    def group(self) -> str | None:
+        """The group of the log that this process applies for, which has no slots of its own; None: the first one."""
+        return self._index.group
+
     def _all(self) -> list[StagedSource]:
         with self._lock:
             return list(self._sources.values())
@@ -191,7 +196,7 @@ class StagedLog:
         """
         with self._turn():
             self._index.begin_anew(name, lsn)
-            self.source(name).begin(self._index.positions()[name])
+            self.source(name).begin(self._position(name))
 
     def set_back(self, name: str, lsn: int) -> int:
         """Have a source go on behind an LSN where another server does; return how far the lake is with it.
@@ -203,8 +208,19 @@ class StagedLog:
             source = self.source(name)
             to = max(lsn, source.newest[1])
             self._index.set_back(name, to)
-            source.set_back(to, self._index.positions()[name].past)
+            source.set_back(to, self._position(name).past)
             return source.applied
+
+    def _position(self, name: str) -> StagedPosition:
+        """Return how far a source is staged.
+
+        Raises:
+            StateError: It begins anew where the slots are.
+        """
+        found = self._index.positions().get(name)
+        if found is None:
+            raise StateError(f"{self._index.place}: {name} begins anew", hint="it is looked at again")
+        return found
 
     def abandon_open(self, name: str) -> None:
         """Give up the parts of a source's transaction that has not ended: its next connection brings it again.
@@ -228,6 +244,20 @@ class StagedLog:
         if self.follower is not None:
             self.follower.look()
         return self.source(name).position
+
+    def rejoin(self, name: str) -> StagedPosition | None:
+        """Go by how a group has a source by now, which is about to be looked at; None: it has to begin anew.
+
+        Raises:
+            StateError: The coordinator does not answer, or the source is of yet another past.
+        """
+        with self._turn():
+            if not self._index.rejoin(name):
+                self.source(name).lose()
+                return None
+            position = self._position(name)
+            self.source(name).begin(position)
+            return position
 
     def take_over(self, pasts: Mapping[str, int]) -> list[str]:
         """Begin to receive sources where they are staged.
@@ -253,6 +283,7 @@ class StagedLog:
 
         Raises:
             StateError: The coordinator does not answer.
+            SourceError: A group of the log hears it, and it is not read as that needs it.
         """
         self._index.give(name, order, known, is_again=is_again)
 
@@ -263,7 +294,7 @@ class StagedLog:
             StateError: The coordinator does not answer.
         """
         if self.follower is not None:
-            for name in self._index.orders().keys() - set(names):
+            for name in set(self._index.wanted()) - set(names):
                 self.withdraw(name)
 
     def withdraw(self, name: str) -> None:

@@ -28,11 +28,17 @@ class StagedPast:
         self._source = source
         self._progress = progress
         self._seen: StagedPosition | None = None
+        self._is_heard = False  #: as a group of the log has it: what is staged goes on from where its lake is
 
     @property
     def is_read_elsewhere(self) -> bool:
         """Whether another process has the source's slot, and goes on with it whatever happens here."""
         return self._log is not None and self._log.follower is not None
+
+    @property
+    def group(self) -> str | None:
+        """The group of the log that has no slots of its own, and hears the first one's; None: it is that one."""
+        return None if self._log is None else self._log.group
 
     def look(self) -> None:
         """Have what is staged by now be what the source is compared with: called when its slot has been looked at.
@@ -43,7 +49,10 @@ class StagedPast:
         Raises:
             StateError: The coordinator does not answer.
         """
-        if self._log is not None and self.is_read_elsewhere:
+        if self._log is not None and self.group is not None:
+            self._seen = self._log.rejoin(self._source)
+            self._is_heard = self._seen is not None
+        elif self._log is not None and self.is_read_elsewhere:
             self._seen = self._log.look(self._source)
 
     def release(self) -> bool:
@@ -52,7 +61,7 @@ class StagedPast:
         Raises:
             StateError: The coordinator does not answer.
         """
-        if self._log is None or not self.is_read_elsewhere:
+        if self._log is None or not self.is_read_elsewhere or self.group is not None:
             return False
         self._log.withdraw(self._source)
         return True
@@ -64,7 +73,9 @@ class StagedPast:
     @property
     def is_known(self) -> bool:
         """Whether anything is known of the source there."""
-        return self._log is not None and self._log.source(self._source).position is not None
+        if self._log is None:
+            return False
+        return self._is_heard if self.group is not None else self._log.source(self._source).position is not None
 
     @property
     def is_forgotten(self) -> bool:
@@ -90,11 +101,12 @@ class StagedPast:
         """
         if self._log is not None:
             self._log.begin_anew(self._source, lsn)
+            self._is_heard = True
         self._seen = None
         self._progress.begin_anew(self._source, lsn)
 
     def take_up(self, lsn: int) -> None:
-        """Begin at an LSN, if nothing is staged yet.
+        """Begin at an LSN, if nothing is staged yet; a group goes on where its lake is.
 
         Raises:
             StateError: The coordinator does not answer.
@@ -102,6 +114,10 @@ class StagedPast:
         self._seen = None
         if self._log is not None and not self.is_known:
             self._log.begin_anew(self._source, lsn)
+            self._is_heard = True
+        elif self._log is not None and self.group is not None:
+            # The first group may have set it back since this process began.
+            self._progress.begin_anew(self._source, self._log.source(self._source).applied)
 
     def set_back(self, lsn: int) -> None:
         """Go on behind an LSN of a server that took over.

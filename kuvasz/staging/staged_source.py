@@ -99,8 +99,9 @@ class StagedSource:
             known, self.position = self.position, position
             self._dropped = self._added = position.number
             self._base_lsn = None
-            if known is None:
-                self.applied = position.applied
+            if known is None or self.is_left:
+                self.applied, self.is_left = position.applied, False
+                self.past += known is not None
                 return True
             if known.given_up != position.given_up:
                 self.generation += 1
@@ -108,6 +109,24 @@ class StagedSource:
                 # The coordinator was set back: what is staged from now on has numbers that were heard already.
                 self.past += 1
             return (known.lsn, known.number, known.given_up) != (position.lsn, position.number, position.given_up)
+
+    def lose(self) -> bool:
+        """Take note that it is of another past by now; return whether that is news.
+
+        Whoever hears it hears no more, and looks at the source again: what is staged then may be another server's.
+        """
+        with self._lock:
+            if self.position is None or self.is_left:
+                return False
+            self.is_left = True
+            self.past += 1
+            return True
+
+    def has(self, lsn: int, past: int) -> None:
+        """Take note that everything before an LSN is in the lake, said by who hears it since a past."""
+        with self._lock:
+            if past == self.past:
+                self.applied = max(self.applied, lsn)
 
     # Whoever receives it
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kuvasz.state.coordinator.store import CoordinatorStore
     from kuvasz.state.ports import ClusterMember, StateStore
     from kuvasz.state.shares.ports import GroupHolders
+    from kuvasz.state.staged.log_groups import LogGroups
     from kuvasz.state.staged.ports import LogIndex
 
 #: By coordinator, name and folder: whoever writes names the lease that this process holds, so there is one store.
@@ -51,6 +52,12 @@ def log_index(config: Config) -> LogIndex | None:
     return None if found is None else found.log_index
 
 
+def log_groups(config: Config) -> LogGroups | None:
+    """Return the groups of the log of a cluster; None if the map knows of no cluster."""
+    found = _cluster(config)
+    return None if found is None else found.log_groups
+
+
 def group_holders(config: Config) -> GroupHolders | None:
     """Return who applies which groups of the map; None if the map knows of no cluster."""
     found = _cluster(config)
@@ -63,11 +70,13 @@ def _cluster(config: Config) -> CoordinatorStore | None:
         return None
     from kuvasz.state.coordinator.store import CoordinatorStore
 
-    key = cluster.coordinator.redacted(), cluster.name, str(folder)
+    key = cluster.coordinator.redacted(), cluster.key, str(folder)
     with _lock:
         if key not in _clusters:
-            _clusters[key] = CoordinatorStore(cluster.coordinator.get, cluster.name, folder, cluster.lease)
+            _clusters[key] = CoordinatorStore(
+                cluster.coordinator.get, cluster.name, folder, cluster.lease, cluster.group
+            )
         return _clusters[key]
 
 
-__all__ = ["cluster_member", "group_holders", "log_index", "shared_pieces", "state_of"]
+__all__ = ["cluster_member", "group_holders", "log_groups", "log_index", "shared_pieces", "state_of"]

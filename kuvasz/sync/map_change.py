@@ -161,6 +161,10 @@ async def _release(sources: Sources, source: Source, *, is_dropping: bool) -> No
     if staged is not None and is_read:
         with contextlib.suppress(StateError):  # then the next start does it
             await asyncio.to_thread(staged.withdraw, source.name)
+    if staged is not None and staged.group is not None:  # slot and publication are the first group's
+        sources.released = tuple(one for one in sources.released if one is not source)
+        _log.tell(Event.SOURCE_UNHEARD, source=source.name, log_group=staged.group)
+        return
     error = await _dropped(source, is_read=is_read) if is_dropping else None
     if is_dropping and error is None and staged is not None:
         with contextlib.suppress(StateError):  # then its objects stay until it comes back

@@ -39,8 +39,9 @@ def run(config: Config, *, is_sure: bool) -> list[Step]:
         is_sure: Without it nothing is done.
 
     Raises:
-        ConfigError: Nobody is sure.
+        ConfigError: Nobody is sure, or what is there is another deployment's.
     """
+    refuse_group(config)
     sources = config_sources.resolve(config)
     if not is_sure:
         listed = ", ".join(f"{source.object_name} at {source.url.redacted()}" for source in sources)
@@ -50,6 +51,19 @@ def run(config: Config, *, is_sure: bool) -> list[Step]:
         )
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup") as pool:
         return [step for steps in pool.map(clean, sources) for step in steps]
+
+
+def refuse_group(config: Config) -> None:
+    """Refuse to drop what a group of a log only hears.
+
+    Raises:
+        ConfigError: The map is such a group's.
+    """
+    if config.cluster.group is not None:
+        raise ConfigError(
+            f"cluster.group: slots and publications are not those of group {config.cluster.group}",
+            hint=f"`kuvasz cluster retire {config.cluster.group}` ends it; the sources stay as they are",
+        )
 
 
 def exit_code(steps: Sequence[Step]) -> int:

@@ -492,7 +492,13 @@ def _log(log: dict[str, Any]) -> Text:
     since = "" if log["staged_at"] is None else f", staged last at {log['staged_at'][:19]}Z"
     full = ", and sources are not read" if log["is_full"] else ""
     line = f"log: {figures.size(log['waiting_bytes'])} waiting{full}, {log['objects']} objects{since}"
-    return Text(f"{line}\n  {log['error']}", style="red") if log["error"] else Text(line)
+    found = Text(f"{line}\n  {log['error']}", style="red") if log["error"] else Text(line)
+    for one in log.get("groups", ()):
+        behind = one["behind_seconds"]
+        lacks = "has all" if behind is None else f"lacks {one['objects']} objects, {behind:.0f} s behind"
+        ended = "" if one["is_applied"] else ", and nobody applies it: start it, or `kuvasz cluster retire` it"
+        found.append(f"\n  group {one['group']}: {lacks}{ended}", style="default" if one["is_applied"] else "yellow")
+    return found
 
 
 def _shown(value: Any, name: str = "") -> Any:  # noqa: ANN401 (JSON)

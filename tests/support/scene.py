@@ -83,8 +83,9 @@ class Scene:
     async def _settle(self, target: str) -> None:
         self.settled.append(target)
 
-    def copy(self, spec: SourceTableSpec, lsn: int = 1000, history: int = 0) -> None:
+    def copy(self, spec: SourceTableSpec, lsn: int = 1000, history: int = 0, started_us: int = 0) -> None:
         """Have the lake hold a table, without rows."""
         feed, relation = feed_of(self.source, spec), dataclasses.replace(ITEMS, table=spec.table)
         self.lake.prepare(target_of(spec), feed, relation)
-        self.lake.copy(feed, relation, [], SourcePosition(lsn=lsn, history=history), lambda *_: None)
+        position = SourcePosition(lsn=lsn, history=history, started_us=started_us)
+        self.lake.copy(feed, relation, [], position, lambda *_: None)

@@ -9,6 +9,7 @@ from kuvasz.admin.observer import Snapshot, SourceFacts
 from kuvasz.admin.slotwatch import SlotFacts
 from kuvasz.parking.logs import ParkedView
 from kuvasz.state.progress import Durable
+from kuvasz.state.staged.ports import LogGroup
 from kuvasz.state.tables import State, TableState
 from kuvasz.state.verdicts.verdict import Verdict
 from kuvasz.view import SourceView, StagedView, View
@@ -29,8 +30,9 @@ TABLE = TableState(
 SLOT = SlotFacts(retained_bytes=4096, safe_bytes=None, status="reserved", wal_end=0x500, asked_at=NOW - 3)
 FACTS = SourceFacts(slot=SLOT, fresh_at=NOW - 3, known=((0, NOW - 10), (0x500, NOW - 4), (0x600, NOW - 2)))
 STAGED = StagedView(
-    waiting_bytes=70, is_full=False, objects=3, staged_at=CLOCK - 1, error=None, lsns={"shop_eu": 0x490}
-)
+    waiting_bytes=70, is_full=False, objects=3, staged_at=CLOCK - 1, error=None, lsns={"shop_eu": 0x490},
+    groups=(LogGroup(name="blue", objects=2, behind_s=61.5, lives=False),),
+)  # fmt: skip
 
 
 def snapshot(

@@ -39,6 +39,7 @@ WRITES = frozenset(
         "answer",
         "hold",
         "release",
+        "rejoin",
     }
 )
 

@@ -57,6 +57,8 @@ FOLLOWED = {
     r"with --config(, and start again)?$|kuvasz --config map\.yaml": (
         "acceptance/test_first_hour.py", "KUVASZ_CONFIG",
     ),
+    r"kuvasz cluster groups": ("acceptance/test_log_groups.py", '"cluster", "groups"'),
+    r"kuvasz cluster retire": ("acceptance/test_log_groups.py", '"cluster", "retire"'),
     r"add --yes": ("integration/test_admin.py", '"--yes"'),
     r"ALTER PUBLICATION|kuvasz alters it|drop the publication: kuvasz makes": (
         "integration/test_publication.py", "execute(caught.value.hint)",
@@ -96,7 +98,8 @@ _REPORT = "it cannot happen, as far as we know: who meets it is to tell us"
 NOT_FOLLOWED = {
     r"^it (is|may be) (tried|compared|copied|looked at|begun)\b|^it begins again|^its table is copied"
     r"|^it is tried again|^the process that applies goes on"
-    r"|kuvasz (reconnects|begins|copies|goes on|tries)|^kuvasz alters|^nothing (is|that was) (lost|confirmed)"
+    r"|kuvasz (reconnects|begins|copies|goes on|looks at|tries)|^kuvasz alters"
+    r"|^nothing (is|that was) (lost|confirmed)"
     r"|^so does kuvasz|kept until all have|it is (tried|copied) again(; see|,|$| by itself)": _BY_ITSELF,
     r"[Cc]hoose another|take (it|one|the entry|the whole|it out)|out of the map|name (one|it|another|its|the|a|…)"
     r"|change (the|`mask`)|give (all|it|this|a|one)|rename (it|one|the)|keep the|write|mend |another `?target"

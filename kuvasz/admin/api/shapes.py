@@ -113,6 +113,14 @@ SHAPES: Final[dict[str, Schema]] = {
         objects=_told(_WHOLE, "Those that the lake does not have all of yet."),
         staged_at=_or_null(_INSTANT, "When something was staged last."),
         error=_or_null(_TEXT, "Why nothing can be staged just now."),
+        groups=_told(listed(ref("LogGroup")), "Other deployments that hear what is staged (`cluster.group`)."),
+    ),
+    "LogGroup": _object(
+        "A group of the staged log, with a lake of its own.",
+        group=_TEXT,
+        objects=_told(_WHOLE, "Those that its lake does not have all of yet."),
+        behind_seconds=_or_null(_NUMBER, "Since the first of them was staged; null if there is none."),
+        is_applied=_told(_SWITCH, "Whether a process of it runs."),
     ),
     "Source": _object(
         "A source: one database.",

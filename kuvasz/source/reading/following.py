@@ -44,12 +44,14 @@ class Following:
         self._start = start
         self._answer: StreamAnswer | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._is_over = False  #: the source is to be looked at again before anything more is heard of it
 
     async def arrange(self) -> None:
         """Have it received as this reader needs it, before any table counts on that.
 
         Raises:
             StateError: The coordinator does not answer.
+            SourceError: A group of the log hears it, and it is not received so.
         """
         order, known = self._order(), self._known()
         await asyncio.to_thread(self.log.give, self.source.name, order, known)
@@ -81,11 +83,17 @@ class Following:
         self._look()
 
     def _look(self) -> None:
+        if self._is_over:
+            return
+        if self.source.is_left:
+            self._end("its stream is another one by now")
+            return
         answer = self._follower.answers.get(self.source.name)
         if answer is not None and answer.past == self.source.known.past and answer != self._answer:
             self._answer = answer
-            if answer.is_receiving:
-                self._note(answer)
+            if answer.is_receiving and not self._note(answer):
+                self._end("its server was started anew, or is another one")
+                return
         # What is staged is heard first, whatever became of its source.
         is_behind = self.source.applied < self.source.known.ended
         self.source_error = None if self._answer is None else self._answer.error
@@ -96,9 +104,27 @@ class Following:
             self.is_receiving.clear()
         self.source.on_added()
 
-    def _note(self, answer: StreamAnswer) -> None:
-        """Keep what was found out about the server, as a handshake of this process does."""
+    def _end(self, why: str) -> None:
+        """Have a group look at the source again: what the first one knows of it says nothing of the group's lake."""
+        self._is_over = True
+        self.error = self.source_error = errors.SourceRefused(
+            f"{errors.place_of(self.source.name)}: {why}", hint="kuvasz looks at it again, and goes on with it"
+        )
+        self.is_receiving.clear()
+        self.source.on_added()
+
+    def _note(self, answer: StreamAnswer) -> bool:
+        """Keep what was found out about the server, as a handshake of this process does.
+
+        Returns:
+            Whether it may be heard further: a group compares another server itself.
+        """
         record, found = self._start.record, answer.standing
+        if self.log.group is not None:
+            known = found if record is None else record.standing
+            return (known.system_id, known.timeline, known.started_us) == (
+                found.system_id, found.timeline, found.started_us,
+            )  # fmt: skip
         if record is not None:
             record.update(
                 dataclasses.replace(
@@ -106,6 +132,7 @@ class Following:
                     proved_lsn=found.proved_lsn, witness=found.witness,
                 )
             )  # fmt: skip
+        return True
 
     async def end(self) -> None:
         """Look no more; who receives it goes on."""

@@ -144,6 +144,7 @@ class Reader:
 
         Raises:
             StateError: The coordinator does not answer.
+            SourceError: A group of the log hears it, and it is not received as this reader needs it.
         """
         if self._staging is not None:
             await self._staging.arrange()

@@ -209,8 +209,7 @@ class StagedStream:
 
     def send_status(self, *, written: int, flushed: int, is_reply_wanted: bool = False) -> None:  # noqa: ARG002
         """Take note of what the lake has: it is needed no more."""
-        if self._past == self._source.past:
-            self._source.applied = max(self._source.applied, flushed)
+        self._source.has(flushed, self._past)
         if is_reply_wanted:
             self._staging.ask()
 

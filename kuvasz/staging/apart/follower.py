@@ -117,7 +117,11 @@ class LogFollower:
         """
         with self.turn:
             positions = self._index.positions()
-            moved = [one for one in self._sources() if one.name in positions and one.follow(positions[one.name])]
+            moved = [
+                one
+                for one in self._sources()
+                if (one.follow(positions[one.name]) if one.name in positions else one.lose())
+            ]
         if moved:
             self.staged_at = time.monotonic()
         return bool(moved)

@@ -17,7 +17,10 @@ from kuvasz.errors import ConfigError, StateError
 Session: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 #: Of the tables; a coordinator with a greater one is of a kuvasz that is newer than this one.
-VERSION: Final = 1
+VERSION: Final = 2
+
+#: Of the tables as they are made: those who know no more go on beside, until a log has groups.
+_OLDEST: Final = 1
 
 _SESSIONS = 4
 
@@ -27,7 +30,7 @@ _MAKING = 0x6B757661737A
 _TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS kuvasz;
 CREATE TABLE kuvasz.version (version int NOT NULL);
-INSERT INTO kuvasz.version VALUES ({VERSION});
+INSERT INTO kuvasz.version VALUES ({_OLDEST});
 CREATE TABLE kuvasz.lease (
     cluster text PRIMARY KEY,
     number bigint NOT NULL,       -- grows each time the lease changes hands

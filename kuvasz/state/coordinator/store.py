@@ -12,7 +12,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from kuvasz.config.model import ClusterRole
+from kuvasz.config.model import GROUPS, ClusterRole
 from kuvasz.state.coordinator.address_document import AddressDocument
 from kuvasz.state.coordinator.adoption import adopt
 from kuvasz.state.coordinator.database import CoordinatorDatabase
@@ -34,6 +34,8 @@ from kuvasz.state.notices.notice_documents import NoticeDocuments
 from kuvasz.state.ports import StateStore
 from kuvasz.state.shares.coordinated import CoordinatedGroups
 from kuvasz.state.staged.coordinated import CoordinatedIndex
+from kuvasz.state.staged.coordinated_group import CoordinatedGroupIndex
+from kuvasz.state.staged.log_groups import LogGroups
 from kuvasz.state.verdicts.verdict_documents import VerdictDocuments
 
 #: In the state folder: the name of who had it last. While its lock is held no other process goes by it.
@@ -46,15 +48,22 @@ _ANSWER: Final = 0.25
 class CoordinatorStore(StateStore):
     """The store.
 
+    Large because it is all that a store of the state is, and what a cluster has besides.
+
     Args:
         url: The coordinator's url as it is now.
-        cluster: The cluster's name.
+        name: The cluster's name.
         folder: This process's own state folder: its lock, and what can be made again.
         lease_s: For how long the lease is taken.
+        group: The group of the cluster's log, with leases and documents of its own; None: the first one.
     """
 
-    def __init__(self, url: Callable[[], str], cluster: str, folder: Path, lease_s: float) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, url: Callable[[], str], name: str, folder: Path, lease_s: float, group: str | None = None
+    ) -> None:
+        self._name = name
+        self._group = group
+        self._cluster = cluster = name if group is None else f"{name}{GROUPS}{group}"
         self._folder = folder
         self._database = CoordinatorDatabase(url, _ANSWER * lease_s)
         self._lease = ClusterLease(self._database, cluster, functools.partial(_node, folder), lease_s)
@@ -145,8 +154,16 @@ class CoordinatorStore(StateStore):
 
     @property
     def log_index(self) -> CoordinatedIndex:
-        """The index of the staged log."""
-        return CoordinatedIndex(self._database, self._cluster, self._lease)
+        """The index of the staged log, as the group has it."""
+        if self._group is None:
+            return CoordinatedIndex(self._database, self._cluster, self._lease)
+        readers = ClusterLease(self._database, self._name, lambda: self._lease.node, self._lease.lease_s)
+        return CoordinatedGroupIndex(self._database, self._name, self._group, self._lease, readers)
+
+    @property
+    def log_groups(self) -> LogGroups:
+        """The groups of the cluster's log."""
+        return LogGroups(self._database, self._name)
 
     @property
     def groups(self) -> CoordinatedGroups:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import override
 
 from kuvasz.config.model import ClusterRole
+from kuvasz.state.staged import log_groups
 from kuvasz.state.staged.holders import ARE_MADE, COLUMNS, NEXT_PAST, SourceHolders
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder, orders_of
 from kuvasz.state.staged.ports import (
+    LogGroup,
     LogIndex,
     LogLease,
     SharedSources,
@@ -73,11 +75,12 @@ ALTER TABLE kuvasz.log_source
     ADD COLUMN IF NOT EXISTS answer jsonb;                       -- what came of the order
 ALTER TABLE kuvasz.log_word ADD COLUMN IF NOT EXISTS place text; -- the folder of its objects
 {COLUMNS}
+{log_groups.TABLES}
 """
 _IS_MADE: Final = f"""
 SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_source') AND attname = 'answer')
     AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_word') AND attname = 'place')
-    AND {ARE_MADE}
+    AND {ARE_MADE} AND {log_groups.ARE_MADE}
 """
 _ANEW: Final = f"past = {NEXT_PAST.format('s.past')}, wanted = NULL, answer = NULL"
 _ADD_WORD: Final = "INSERT INTO kuvasz.log_word (cluster, word) VALUES (%s, %s) ON CONFLICT DO NOTHING"
@@ -114,9 +117,10 @@ WHERE s.cluster = %(cluster)s AND s.source = m.source AND locked.source = m.sour
 RETURNING s.source
 """
 _BEGIN_ANEW: Final = f"""
-INSERT INTO kuvasz.log_source AS s (cluster, source, lsn, ended, number, applied, past)
-VALUES (%(cluster)s, %(source)s, %(lsn)s, 0, 0, %(lsn)s, {NEXT_PAST.format(0)})
-ON CONFLICT (cluster, source) DO UPDATE SET lsn = excluded.lsn, ended = 0, applied = excluded.applied, {_ANEW}
+INSERT INTO kuvasz.log_source AS s (cluster, source, lsn, ended, number, applied, past, begun)
+VALUES (%(cluster)s, %(source)s, %(lsn)s, 0, 0, %(lsn)s, {NEXT_PAST.format(0)}, {NEXT_PAST.format(0)})
+ON CONFLICT (cluster, source) DO UPDATE SET lsn = excluded.lsn, ended = 0, applied = excluded.applied,
+    begun = {NEXT_PAST.format("s.begun")}, {_ANEW}
 """
 _SET_BACK: Final = f"""
 UPDATE kuvasz.log_source AS s SET lsn = least(lsn, %(lsn)s), applied = least(applied, %(lsn)s), {_ANEW}
@@ -154,11 +158,12 @@ UPDATE kuvasz.log_source AS s SET applied = greatest(s.applied, m.lsn)
 FROM unnest(%(sources)s::text[], %(lsns)s::bigint[]) AS m (source, lsn), locked
 WHERE s.cluster = %(cluster)s AND s.source = m.source AND locked.source = m.source
 """
-_DROP_APPLIED: Final = """
+_DROP_APPLIED: Final = f"""
 DELETE FROM kuvasz.log_slice AS l USING (
     SELECT l.source, l.last FROM kuvasz.log_slice AS l
     JOIN kuvasz.log_source AS s ON s.cluster = l.cluster AND s.source = l.source
-    WHERE l.cluster = %(cluster)s AND l.through <= s.applied ORDER BY l.source, l.last FOR UPDATE OF l
+    WHERE l.cluster = %(cluster)s AND l.through <= s.applied AND NOT {log_groups.IS_NEEDED}
+    ORDER BY l.source, l.last FOR UPDATE OF l
 ) AS gone
 WHERE l.cluster = %(cluster)s AND l.source = gone.source AND l.last = gone.last
 """
@@ -203,6 +208,12 @@ class CoordinatedIndex(LogIndex):
     def place(self) -> str:
         """See `LogIndex.place`."""
         return f"{self._database.place}, cluster {self._cluster}"
+
+    @property
+    @override
+    def group(self) -> str | None:
+        """See `LogIndex.group`."""
+        return None
 
     @override
     def open(self) -> LogLease:
@@ -251,14 +262,7 @@ class CoordinatedIndex(LogIndex):
     def positions(self) -> dict[str, StagedPosition]:
         """See `LogIndex.positions`."""
         with self._database.session("ask how far sources are staged") as session:
-            return {
-                source: StagedPosition(
-                    lsn=lsn, ended=ended, number=number, applied=applied, past=past, given_up=given_up
-                )
-                for source, lsn, ended, number, applied, past, given_up in session.execute(
-                    _POSITIONS, (self._cluster,)
-                )
-            }
+            return dict(map(staged_position, session.execute(_POSITIONS, (self._cluster,))))
 
     @override
     def append(
@@ -303,7 +307,9 @@ class CoordinatedIndex(LogIndex):
         """See `LogIndex.set_back`."""
         with self._database.session("set a source back in the log") as session, session.transaction():
             self._lease.prove(session)
-            session.execute(_SET_BACK, {"cluster": self._cluster, "source": source, "lsn": lsn})
+            given = {"cluster": self._cluster, "source": source, "lsn": lsn}
+            for query in (_SET_BACK, log_groups.SET_BACK):
+                session.execute(query, given)
 
     @override
     def abandon_open(self, source: str, ended: int, past: int = 0) -> None:
@@ -335,11 +341,17 @@ class CoordinatedIndex(LogIndex):
         with self._database.session("shorten the log") as session, session.transaction():
             self._lease.prove(session)
             given = {
-                "cluster": self._cluster, "sources": list(lsns), "lsns": list(lsns.values()), "removed": list(removed)
+                "cluster": self._cluster, "name": self.group, "sources": list(lsns), "lsns": list(lsns.values()),
+                "removed": list(removed),
             }  # fmt: skip
-            for query in (_APPLIED, _DROP_APPLIED, _DROP_OBJECTS):
+            for query in (self._noting, _DROP_APPLIED, _DROP_OBJECTS):
                 session.execute(query, given)
             return [name for (name,) in session.execute(_UNNEEDED, (self._cluster, most))]
+
+    @property
+    def _noting(self) -> str:
+        """What notes how far the lake is."""
+        return _APPLIED
 
     @override
     def objects(self) -> Collection[str]:
@@ -385,6 +397,11 @@ class CoordinatedIndex(LogIndex):
         with self._database.session("order a source's stream") as session, session.transaction():
             self._lease.prove(session)
             session.execute(_GIVE, given)
+
+    @override
+    def wanted(self) -> Collection[str]:
+        """See `LogIndex.wanted`."""
+        return self.orders().keys()
 
     @override
     def withdraw(self, source: str) -> None:
@@ -438,9 +455,28 @@ class CoordinatedIndex(LogIndex):
         """See `LogIndex.unread`."""
         return self._holders.unread()
 
+    @override
+    def rejoin(self, source: str) -> bool:
+        """See `LogIndex.rejoin`: it hears no other group."""
+        return source in self.positions()
+
+    @override
+    def groups(self) -> Sequence[LogGroup]:
+        """See `LogIndex.groups`."""
+        with self._database.session("list the groups of the log") as session:
+            return log_groups.groups_of(session, self._cluster)
+
+
+def staged_position(row: tuple[Any, ...]) -> tuple[str, StagedPosition]:
+    """Return a source, and how far it is staged, from a row of the index."""
+    source, lsn, ended, number, applied, past, given_up = row
+    return source, StagedPosition(
+        lsn=lsn, ended=ended, number=number, applied=applied, past=past, given_up=given_up
+    )  # fmt: skip
+
 
 def _columns(values: Sequence[Any], *names: str) -> list[list[Any]]:
     return [[getattr(value, name) for value in values] for name in names]
 
 
-__all__ = ["CoordinatedIndex"]
+__all__ = ["CoordinatedIndex", "staged_position"]

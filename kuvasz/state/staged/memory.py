@@ -7,9 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from typing_extensions import override
 
+from kuvasz.errors import StateError, StateTaken
 from kuvasz.state.ports import LeaseHolder
+from kuvasz.state.staged.order_proof import prove_order
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
 from kuvasz.state.staged.ports import (
+    LogGroup,
     LogIndex,
     LogLease,
     SharedSources,
@@ -38,6 +41,18 @@ class MemoryIndex(LogIndex):
         self.node = "memory"  #: who asks; several may, one after another
         self.nodes = {self.node: False}  #: those who read -> whether it is to give away what it holds
         self._holders: dict[str, str] = {}
+        self._begun: dict[str, int] = {}  #: source -> another number whenever it begins anew
+        self._groups: dict[str, dict[str, GroupPosition]] = {}  #: group -> what it hears
+
+    def of_group(self, name: str) -> MemoryGroupIndex:
+        """Return the index as a group of the log has it."""
+        return MemoryGroupIndex(self, name)
+
+    @property
+    @override
+    def group(self) -> str | None:
+        """See `LogIndex.group`."""
+        return None
 
     @property
     @override
@@ -101,12 +116,16 @@ class MemoryIndex(LogIndex):
         self._slices = [one for one in self._slices if one.source != source]
         self._positions[source] = dataclasses.replace(known, lsn=lsn, ended=0, applied=lsn)
         self._anew(source)
+        self._begun[source] = self._pasts
 
     @override
     def set_back(self, source: str, lsn: int) -> None:
         """See `LogIndex.set_back`."""
         known = self._positions[source]
         self._change(source, lsn=min(known.lsn, lsn), applied=min(known.applied, lsn))
+        for heard in self._groups.values():
+            if source in heard:
+                heard[source].applied = min(heard[source].applied, lsn)
         self._anew(source)
 
     @override
@@ -128,12 +147,20 @@ class MemoryIndex(LogIndex):
     @override
     def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
         """See `LogIndex.applied`."""
-        self._objects -= set(removed)
         for source, lsn in lsns.items():
             if (known := self._positions.get(source)) is not None:
                 self._positions[source] = dataclasses.replace(known, applied=max(known.applied, lsn))
-        self._slices = [one for one in self._slices if one.through > self._positions[one.source].applied]
+        return self._shortened(removed, most)
+
+    def _shortened(self, removed: Collection[str], most: int) -> list[str]:
+        self._objects -= set(removed)
+        self._slices = [one for one in self._slices if one.through > self._applied_by_all(one.source)]
         return sorted(self._objects - {one.object for one in self._slices})[:most]
+
+    def _applied_by_all(self, source: str) -> int:
+        heard = (found[source] for found in self._groups.values() if source in found)
+        of_now = (one.applied for one in heard if one.begun == self._begun.get(source))
+        return min([self._positions[source].applied, *of_now])
 
     @override
     def objects(self) -> Collection[str]:
@@ -171,6 +198,11 @@ class MemoryIndex(LogIndex):
                 return
             self._anew(source)
         self._given[source] = GivenOrder(past=self._positions[source].past, order=order, known=known)
+
+    @override
+    def wanted(self) -> Collection[str]:
+        """See `LogIndex.wanted`."""
+        return self.orders().keys()
 
     @override
     def withdraw(self, source: str) -> None:
@@ -247,5 +279,171 @@ class MemoryIndex(LogIndex):
         """See `LogIndex.unread`."""
         return sorted(source for source in self._given if self._holder(source) is None)
 
+    @override
+    def rejoin(self, source: str) -> bool:
+        """See `LogIndex.rejoin`."""
+        return source in self._positions
 
-__all__ = ["MemoryIndex"]
+    @override
+    def groups(self) -> list[LogGroup]:
+        """See `LogIndex.groups`."""
+        return [self._group(name, heard) for name, heard in sorted(self._groups.items())]
+
+    def _group(self, name: str, heard: Mapping[str, GroupPosition]) -> LogGroup:
+        of_now = {source: one for source, one in heard.items() if one.begun == self._begun.get(source)}
+        lacking = [one for one in self._slices if one.source in of_now and one.through > of_now[one.source].applied]
+        behind_s = 0.0 if lacking else None
+        return LogGroup(name=name, objects=len({one.object for one in lacking}), behind_s=behind_s, lives=False)
+
+    def retire_group(self, name: str) -> None:
+        """Forget a group, as `log_groups.LogGroups.retire` does."""
+        del self._groups[name]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class GroupPosition:
+    """How far a group has a source that it hears."""
+
+    applied: int
+    past: int
+    begun: int
+
+
+class MemoryGroupIndex(MemoryIndex):
+    """The index of another one as a group has it.
+
+    Large because it is all that is known of a log.
+    """
+
+    def __init__(self, of: MemoryIndex, name: str) -> None:
+        super().__init__()
+        self._of = of
+        self._name = name
+
+    @property
+    def _heard(self) -> dict[str, GroupPosition]:
+        if self._name not in self._of._groups:
+            raise StateTaken(f"group {self._name} was retired", hint="`kuvasz cluster groups` lists those there are")
+        return self._of._groups[self._name]
+
+    @property
+    @override
+    def group(self) -> str:
+        """See `LogIndex.group`."""
+        return self._name
+
+    @override
+    def open(self) -> LogLease:
+        """See `LogIndex.open`."""
+        self._of._groups.setdefault(self._name, {})
+        self._opened += 1
+        return LogLease("", self._opened)
+
+    @override
+    def positions(self) -> dict[str, StagedPosition]:
+        """See `LogIndex.positions`."""
+        return {
+            source: dataclasses.replace(self._of._positions[source], applied=one.applied)
+            for source, one in self._heard.items() if self._is_of_now(source)
+        }  # fmt: skip
+
+    def _is_of_now(self, source: str) -> bool:
+        known, one = self._of._positions.get(source), self._heard.get(source)
+        if known is None or one is None:
+            return False
+        return (known.past, self._of._begun[source]) == (one.past, one.begun)
+
+    @override
+    def begin_anew(self, source: str, lsn: int) -> None:
+        """See `LogIndex.begin_anew`."""
+        known = self._of._positions.get(source)
+        if known is None:
+            raise StateError(f"{self.place}: nothing is staged of {source}", hint="it is tried again")
+        self._heard[source] = GroupPosition(applied=known.applied, past=known.past, begun=self._of._begun[source])
+
+    @override
+    def rejoin(self, source: str) -> bool:
+        """See `LogIndex.rejoin`."""
+        known, one = self._of._positions.get(source), self._heard.get(source)
+        if known is None or one is None or one.begun != self._of._begun[source]:
+            return False
+        one.past = known.past
+        return True
+
+    @override
+    def set_back(self, source: str, lsn: int) -> None:
+        """See `LogIndex.set_back`."""
+        if source in self._heard:
+            self._heard[source].applied = min(self._heard[source].applied, lsn)
+
+    @override
+    def slices(self, source: str, after: int, *, through: int, most: int) -> list[StagedSlice]:
+        """See `LogIndex.slices`."""
+        return self._of.slices(source, after, through=through, most=most)
+
+    @override
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
+        """See `LogIndex.applied`."""
+        for source, lsn in lsns.items():
+            if self._is_of_now(source):
+                self._heard[source].applied = max(self._heard[source].applied, lsn)
+        return self._of._shortened(removed, most)
+
+    @override
+    def objects(self) -> Collection[str]:
+        """See `LogIndex.objects`."""
+        return self._of.objects()
+
+    @override
+    def needed(self) -> Collection[str]:
+        """See `LogIndex.needed`."""
+        return self._of.needed()
+
+    @override
+    def lies_in(self) -> str | None:
+        """See `LogIndex.lies_in`."""
+        return self._of.lies_in()
+
+    @override
+    def forget(self, source: str) -> None:
+        """See `LogIndex.forget`."""
+        self._heard.pop(source, None)
+
+    @override
+    def withdraw(self, source: str) -> None:
+        """See `LogIndex.withdraw`."""
+        self._heard.pop(source, None)
+
+    @override
+    def wanted(self) -> Collection[str]:
+        """See `LogIndex.wanted`."""
+        return set(self._heard)
+
+    @override
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+        """See `LogIndex.give`."""
+        if not is_again:
+            prove_order(source, order, self.orders().get(source), self.positions().get(source))
+
+    @override
+    def orders(self) -> dict[str, GivenOrder]:
+        """See `LogIndex.orders`."""
+        return self._of.orders()
+
+    @override
+    def answers(self) -> dict[str, StreamAnswer]:
+        """See `LogIndex.answers`."""
+        return self._of.answers()
+
+    @override
+    def unread(self) -> Collection[str]:
+        """See `LogIndex.unread`."""
+        return self._of.unread()
+
+    @override
+    def groups(self) -> list[LogGroup]:
+        """See `LogIndex.groups`."""
+        return self._of.groups()
+
+
+__all__ = ["GroupPosition", "MemoryGroupIndex", "MemoryIndex"]

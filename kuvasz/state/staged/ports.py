@@ -52,6 +52,16 @@ class SourcesMoved(StateTaken):
         self.sources = frozenset(sources)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogGroup:
+    """A deployment with a lake of its own, that hears what the first one has staged."""
+
+    name: str
+    objects: int  #: of which its lake lacks something
+    behind_s: float | None  #: seconds since the first of them was staged; None: it lacks nothing
+    lives: bool  #: a process of it applies
+
+
 class LogLease(NamedTuple):
     """Whose objects are whose, in a folder that another log may share."""
 
@@ -82,6 +92,14 @@ class LogIndex(Protocol):
     @property
     def place(self) -> str:
         """Where it is, for people."""
+
+    @property
+    def group(self) -> str | None:
+        """The group that hears by it what is staged for the first one, and may do nothing else; None: it is that one.
+
+        `begin_anew` then begins to hear a source where the log has all that follows, `withdraw` and `forget` hear it
+        no more, `set_back` and `applied` are of the group's own lake, and `give` only proves what was ordered.
+        """
 
     def open(self) -> LogLease:
         """Get ready, and return what names of objects begin with."""
@@ -115,7 +133,7 @@ class LogIndex(Protocol):
         """Have a source begin at an LSN: whatever was staged of it is of a past that counts no more."""
 
     def set_back(self, source: str, lsn: int) -> None:
-        """Have a source go on behind an LSN at most; all that is staged of it ended before."""
+        """Have a source go on behind an LSN at most, in all lakes; all that is staged of it ended before."""
 
     def abandon_open(self, source: str, ended: int, past: int = 0) -> None:
         """Forget parts of a transaction that has not ended: it begins again.
@@ -176,7 +194,13 @@ class LogIndex(Protocol):
             order: The order.
             known: What the lake has of the source by now.
             is_again: It was given before: unless it is the one that stands, nothing is done.
+
+        Raises:
+            SourceError: A group hears it, and it is not read as that needs it.
         """
+
+    def wanted(self) -> Collection[str]:
+        """Return the sources that are to be read, or that the group hears."""
 
     def withdraw(self, source: str) -> None:
         """Have a source read no more: what was received and is not staged counts no more.
@@ -219,6 +243,20 @@ class LogIndex(Protocol):
     def unread(self) -> Collection[str]:
         """Return the sources that are to be read, and that nobody holds who was heard of in time."""
 
+    # Where groups hear what is staged for the first one
+
+    def rejoin(self, source: str) -> bool:
+        """Have a group go on with a source that is of another past by now: it is about to look at the source.
+
+        Until then `positions` has nothing of it, and `applied` changes nothing.
+
+        Returns:
+            Whether there is anything to go on with: it has not begun anew since, and is there.
+        """
+
+    def groups(self) -> Sequence[LogGroup]:
+        """Return the groups of the log."""
+
 
 def still_staged(place: str, sources: Collection[str]) -> ConfigError:
     """Return the error of a log that is left out of the map, and has what is nowhere else."""
@@ -229,4 +267,4 @@ def still_staged(place: str, sources: Collection[str]) -> ConfigError:
     )
 
 
-__all__ = ["LogIndex", "LogLease", "SourcesMoved", "StagedPosition", "StagedSlice", "still_staged"]
+__all__ = ["LogGroup", "LogIndex", "LogLease", "SourcesMoved", "StagedPosition", "StagedSlice", "still_staged"]

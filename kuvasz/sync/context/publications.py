@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceError, SourceLocked, SourceRefused
+from kuvasz.errors import SourceError, SourceLocked, SourceRefused, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
 from kuvasz.source import conninfo, inserts, publication, slots
@@ -51,13 +51,15 @@ class Publications:
         self.name = context.source.object_name
         self.inserts_name = inserts.object_name(self.name)
         self._source = context.source.name
-        self._url = context.url
+        staged = context.shared.staged
+        #: they are the first group's, which makes them fit: this one hears what comes
+        self._is_heard = staged is not None and staged.group is not None
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
         self._forget = forget
         self._begin = begin
         self.refused: dict[str, SourceError] = {}  #: why tables are not published, by `SourceTableSpec.key`
-        self._troubles = context.troubles
+        self._context = context
         self.turn = threading.Lock()  #: held by whoever lists what is usable and makes the publications fit that
         self._seen: dict[str, str] = {}  #: `SourceTableSpec.key` -> by which rows it was published at its last look
 
@@ -91,16 +93,19 @@ class Publications:
         self._open_gaps([spec for spec, _ in looked_at if spec.key in interrupted])
         for spec in interrupted.values():
             if spec.key not in keys and self._source_tables.is_streaming(spec):
-                self._troubles.interrupt(spec)
+                self._context.troubles.interrupt(spec)
         version = connection.info.server_version if any(spec.config.column_list for spec, _ in usable) else 0
         once = {table.relation.oid: (spec, table) for spec, table in usable}.values()  # a table with routes is one
         full = [published(spec, table, version) for spec, table in once if not keyless.has_only_inserts(table)]
         partial = [published(spec, table, version) for spec, table in once if keyless.has_only_inserts(table)]
         self._refuse(connection, full, partial)
-        done = self._fit(connection, self.name, full)
-        self._relist(connection, done, looked_at)
-        if partial or publication.load(connection, self.inserts_name) is not None:
-            self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
+        if self._is_heard:
+            self._prove(connection, full, partial)
+        else:
+            done = self._fit(connection, self.name, full)
+            self._relist(connection, done, looked_at)
+            if partial or publication.load(connection, self.inserts_name) is not None:
+                self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
         self._see(connection, looked_at)
         # Once they are named: until the first look, too, nobody can have them unlogged.
         self._begin(connection, looked_at)
@@ -115,16 +120,52 @@ class Publications:
         """Find out which tables cannot be published."""
         found: dict[TableName, SourceRefused] = {}
         wanted = {table.relation.oid for table in (*full, *partial)}
-        for name, tables, operations in (
+        for name, asked, operations in (
             (self.name, full, publication.ALL_OPERATIONS), (self.inserts_name, partial, inserts.OPERATIONS),
         ):  # fmt: skip
+            current = publication.load(connection, name) if asked else None
+            tables = asked
+            if self._is_heard:  # what is not in it yet is not for this process to put there
+                tables = [table for table in asked if current is not None and current.covers(table)]
             if tables:
-                current = publication.load(connection, name)
                 found |= publication.refusals(connection, current, name, tables, operations, wanted=wanted)
         if found and len(found) == len(full) + len(partial):
             raise next(iter(found.values()))
         self.refused = {
             spec.key: found[spec.table] for spec in self._source_tables.source.tables if spec.table in found
+        }
+
+    def _prove(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        full: Sequence[SourceTable],
+        partial: Sequence[SourceTable],
+    ) -> None:
+        """Find out which tables are not published as they have to be, and change nothing.
+
+        Raises:
+            SourceError: A publication is not as it has to be for any table.
+        """
+        hint = "the processes without a group make it fit as soon as their map has that, too; it is tried again"
+        missing: dict[TableName, str] = {}
+        for name, tables, operations in (
+            (self.name, full, publication.ALL_OPERATIONS), (self.inserts_name, partial, inserts.OPERATIONS),
+        ):  # fmt: skip
+            refused = {spec.table for spec in self._source_tables.source.tables if spec.key in self.refused}
+            wanted = [table for table in tables if table.table not in refused]
+            if not wanted:
+                continue
+            planned = publication.plan(publication.load(connection, name), name, wanted, operations)
+            if planned.settings:
+                what = "is not there" if planned.is_new else "does not publish what it has to"
+                raise SourceError(f"{place_of(self._source)}: publication {name} {what}", hint=hint)
+            missing |= dict.fromkeys((*planned.added, *(table for table, _ in planned.relisted)), name)
+        self.refused |= {
+            spec.key: SourceError(
+                f"table {spec.table} is not in publication {missing[spec.table]} as it has to be", hint=hint
+            )
+            for spec in self._source_tables.source.tables
+            if spec.table in missing
         }
 
     def patrol(self, connection: Any) -> bool:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
@@ -142,7 +183,7 @@ class Publications:
             return False
         interrupted = self._interrupted(connection, streaming)
         for spec in interrupted:
-            self._troubles.interrupt(spec)
+            self._context.troubles.interrupt(spec)
         return not interrupted and not self.are_any_away()
 
     def are_any_away(self) -> bool:
@@ -361,7 +402,7 @@ class Publications:
     def inserts_since(self) -> int | None:
         """Return the LSN from which the stream may name the publication of INSERTs alone; None: not known now."""
         try:
-            with contextlib.closing(conninfo.connect(self._url())) as connection:
+            with contextlib.closing(conninfo.connect(self._context.url())) as connection:
                 return inserts.since(connection, self.inserts_name)
         except SourceError:
             return None  # the reader finds out that the source is gone

@@ -108,12 +108,16 @@ class Slot:
                 hint=f"drop it (SELECT pg_drop_replication_slot('{self.name}')), then {start_over(self._source)}",
             )
         if needed:
+            if self._staged.group is not None and not self._staged.is_known:
+                raise _unheard(self._source, self._staged.group)
             self._compare(connection, [position for _, position in needed], server)
         else:
             self._context.pasts.give_up(0)
-            if state is not None and (state.why_lost or self.is_replaced):
+            if self._staged.group is None and state is not None and (state.why_lost or self.is_replaced):
                 self._drop(connection)
                 return False
+        if self._staged.group is not None and (state is None or state.why_lost):
+            raise _not_ready(self._source, self.name, state)
         if state is None:
             return False
         if state.active_pid is not None and not is_ours:
@@ -211,6 +215,13 @@ class Slot:
             error = continuity.without_record(self._source, server.slot, self._standing.place)
         if error is not None:
             raise error
+        if self._staged.group is not None and not continuity.is_rewound(standing, server):
+            # Who has the slot proves at each connection what is staged, and what is in the first group's lake.
+            confirmed_lsn = 0 if server.slot is None else server.slot.confirmed_flush_lsn or 0
+            for spec, position in self._positions():
+                is_proved = position.commit_lsn or position.lsn <= confirmed_lsn
+                if not is_proved and position.started_us not in {0, server.started_us}:
+                    self._source_tables.resync(spec, is_due=True, is_repair=spec.config.type.is_comparable)
 
     def _go_on(self, server: continuity.ServerState, slot: slots.SlotState, *, is_known: bool) -> None:
         """Note that the stream goes on in a slot, from there alone if nothing earlier counts any more."""
@@ -230,6 +241,8 @@ class Slot:
             (self._staged.set_back if is_known else self._staged.begin_anew)(confirmed_lsn)
         else:
             self._staged.take_up(confirmed_lsn)
+            if self._staged.group is not None and standing.started_us != server.started_us:
+                standing = dataclasses.replace(standing, started_us=server.started_us)
         self._standing.update(
             dataclasses.replace(
                 standing, system_id=server.system_id, timeline=server.timeline, history=self.history,
@@ -318,11 +331,13 @@ class Slot:
         self._standing.update(dataclasses.replace(self._standing.standing, looked_lsn=at_lsn))
 
     def drop(self) -> None:
-        """Drop the slot, if there is one.
+        """Drop the slot, if there is one, and it is ours: a group of the log has none.
 
         Raises:
             SourceError: It cannot be dropped now.
         """
+        if self._staged.group is not None:
+            return
         with contextlib.closing(conninfo.connect(self._url())) as connection:
             self._drop(connection)
         failpoints.hit("slot_dropped", SourceError)
@@ -364,6 +379,25 @@ class Slot:
                 self._source_tables.note(spec, waits_for="")
         failpoints.hit("slot_created", SourceError)
         return taken
+
+
+def _unheard(source: str, group: str) -> SlotLost:
+    """Return the error of a group of the log that cannot go on from where its lake is."""
+    return SlotLost(
+        f"{place_of(source)}: the log has not all that follows on what the lake of group {group} has: the source"
+        " began anew where its slot is, or left a map, or the group was retired",
+        hint=start_over(source),
+    )
+
+
+def _not_ready(source: str, name: str, state: slots.SlotState | None) -> SourceError:
+    """Return the error of a source whose slot is another group's, and cannot be used."""
+    why = "is not there" if state is None else f"cannot be used: {state.why_lost}"
+    return SourceError(
+        f"{place_of(source)}: slot {name} {why}",
+        hint="the processes without a group make it, from a map with this source under this name, and start over with"
+        " one that is lost; it is tried again",
+    )
 
 
 def _recorded(

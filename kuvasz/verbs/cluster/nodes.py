@@ -44,9 +44,16 @@ def joined(config: Config) -> ClusterMember:
     return member
 
 
-def exit_code(nodes: Sequence[ClusterNode]) -> int:
-    """Return 0 if one of them replicates, or one reads and another one applies."""
+def exit_code(nodes: Sequence[ClusterNode], *, is_group: bool = False) -> int:
+    """Return 0 if one of them replicates, or one reads and another one applies.
+
+    Args:
+        nodes: The processes.
+        is_group: They are those of a group of the log, none of which reads.
+    """
     roles = {node.role for node in nodes if node.is_holder}
+    if is_group:
+        return 0 if roles else 1
     return 0 if ClusterRole.ALL in roles or roles >= {ClusterRole.READ, ClusterRole.APPLY} else 1
 
 

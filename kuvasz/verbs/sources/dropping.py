@@ -46,6 +46,8 @@ def run(
     config = loaded.config
     chosen = _chosen(config, choice)
     is_dropping = config.map.drop_removed if drops_slot is None else drops_slot
+    if is_dropping:
+        cleanup.refuse_group(config)
     if not is_sure:
         raise _unsure(chosen, is_dropping=is_dropping)
     rewrite = MapRewrite(loaded, source_edits.dropped(chosen))

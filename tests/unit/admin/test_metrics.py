@@ -64,6 +64,8 @@ def test_the_staged_log_is_shown_where_there_is_one() -> None:
     assert found["kuvasz_log_failing"] == {(): 0.0}
     assert found["kuvasz_log_staged_timestamp_seconds"] == {(): NOW - 1}
     assert found["kuvasz_staged_lsn"] == {(("source", "shop_eu"),): float(0x490)}
+    assert found["kuvasz_log_group_objects"] == {(("log_group", "blue"),): 2.0}
+    assert found["kuvasz_log_group_behind_seconds"] == {(("log_group", "blue"),): 61.5}
     away = dataclasses.replace(STAGED, error="the store is away", staged_at=None, lsns={})
     found = families(snapshot(staged=away), Metrics())
     assert found["kuvasz_log_failing"] == {(): 1.0}

@@ -263,6 +263,7 @@ def test_the_staged_log_is_told_with_what_is_staged_of_each_source() -> None:
     assert told["log"] == {
         "waiting_bytes": 70, "is_full": True, "objects": 3, "staged_at": told["log"]["staged_at"],
         "error": "it is away",
+        "groups": [{"group": "blue", "objects": 2, "behind_seconds": 61.5, "is_applied": False}],
     }  # fmt: skip
     assert told["log"]["staged_at"] < told["at"]
 

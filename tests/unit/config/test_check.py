@@ -162,6 +162,21 @@ def test_a_cluster_is_named_otherwise_than_those_of_it_that_read(tmp_path: Path)
         assert ["must not have /read in it" in fault for fault in found] == [True] * is_taken
 
 
+def test_a_group_of_a_log_applies_what_others_have_staged(tmp_path: Path) -> None:
+    rest = f"databases:\n{groups(('d', C, 't: '))}"
+    log = "coordinator: 'postgresql:///c', log: /l"
+    for cluster, told in (
+        ("{group: blue}", "cluster.group: needs cluster.log"),
+        (f"{{group: blue, {log}}}", "cluster.group: needs cluster.role: apply"),
+        (f"{{group: blue, role: read, {log}}}", "cluster.group: needs cluster.role: apply"),
+        (f"{{group: a/b, role: apply, {log}}}", "cluster.group: must not have / in it"),
+        (f"{{name: prod/group, {log}}}", "cluster.name: must not have /group in it, which stands for groups"),
+    ):
+        (fault,) = faults(tmp_path, f"cluster: {cluster}\n{rest}")
+        assert told in fault
+    assert faults(tmp_path, f"cluster: {{group: blue, role: apply, {log}}}\n{rest}") == []
+
+
 def test_several_urls_need_different_sids(tmp_path: Path) -> None:
     assert faults(tmp_path, groups(("d", f"{A}, {C}, {B.replace('sid: b', 'sid: a')}", "t: "))) == [
         "map.yaml:1:59: databases[0].urls[1]: a sid is needed, because the group has several urls",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kuvasz.errors import StateError
 from kuvasz.staging.staged_removal import StagedRemoval
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
-from kuvasz.state.staged.memory import MemoryIndex
-from kuvasz.state.staged.ports import StagedPosition, StagedSlice
+from kuvasz.state.staged.memory import MemoryGroupIndex, MemoryIndex
+from kuvasz.state.staged.ports import LogGroup, StagedPosition, StagedSlice
 from tests.support.memory_store import MemoryStore
 
 
@@ -30,6 +32,10 @@ class Log:
     def turn(self) -> None:
         self.removal.look([self.source])
         self.removal.remove()
+
+
+def raised(error: Exception) -> Any:
+    raise error
 
 
 @pytest.fixture
@@ -70,3 +76,44 @@ def test_an_answer_that_was_lost_leaves_nothing_behind(log: Log, monkeypatch: py
     for _ in range(2):
         log.turn()
     assert (log.store.objects, set(log.index.objects())) == ({}, set())
+
+
+def test_what_others_need_no_more_is_asked_for_also_where_nothing_moves(log: Log) -> None:
+    """Another group has it by now, or is retired."""
+    blue = MemoryGroupIndex(log.index, "blue")
+    blue.open()
+    blue.begin_anew("eu", 0)
+    for _ in range(3):
+        log.turn()
+    assert set(log.index.objects()) == {"a"}
+    log.index.retire_group("blue")
+    log.turn()
+    assert set(log.index.objects()) == {"a"}, "not each second"
+    for _ in range(2):
+        log.removal._asked_at -= 11
+        log.turn()
+    assert (log.store.objects, set(log.index.objects())) == ({}, set())
+
+
+def test_a_group_that_is_behind_is_shown_and_told_once(
+    log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = LogGroup(name="blue", objects=7, behind_s=301.0, lives=False)
+    found = [LogGroup(name="green", objects=1, behind_s=2.0, lives=True), late]
+    monkeypatch.setattr(log.index, "groups", lambda: found)
+
+    def told() -> int:
+        log.removal._seen_at -= 11
+        log.turn()
+        return sum("another group is behind" in record.getMessage() for record in caplog.records)
+
+    assert log.removal.groups == ()
+    assert [told(), told()] == [1, 1]
+    assert log.removal.groups == found
+    found.remove(late)
+    assert told() == 1
+    found.append(late)
+    assert told() == 2
+    monkeypatch.setattr(log.index, "groups", lambda: raised(StateError("away")))
+    assert told() == 2
+    assert log.removal.groups == found, "as they were seen last"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -434,3 +436,21 @@ def test_others_are_told_once_nothing_goes_by_the_map_before(
         assert places[1] < places[2]
 
     world.live(body)
+
+
+def test_a_group_of_a_log_hears_no_more_of_a_source_that_left_and_leaves_all_that_is_there(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(conninfo, "connect", lambda _: pytest.fail("the source is touched"))
+    left: list[str] = []
+    staged: Any = SimpleNamespace(group="blue", follower=object(), withdraw=left.append)
+    world.sources.shared = dataclasses.replace(world.sources.shared, staged=staged)
+
+    async def body() -> None:
+        await world.change({"eu": ALL["eu"], "us": ALL["us"]}, map={"drop_removed": True})
+        assert world.sources.released == ()
+
+    world.live(body)
+    assert left == ["ap_ap"]
+    assert "this group hears nothing of it any more" in caplog.text

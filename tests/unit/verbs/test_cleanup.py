@@ -144,3 +144,10 @@ def test_a_slot_that_is_read_asks_for_a_second_run(config: Config, monkeypatch: 
     monkeypatch.setattr(slots, "drop", drop)
     hints = {step.hint for step in cleanup.run(config, is_sure=True)}
     assert hints == {"stop kuvasz, or who else reads the slot, and run this again"}
+
+
+def test_what_a_group_of_a_log_hears_is_not_its_own(config: Config) -> None:
+    grouped = config.model_copy(update={"cluster": config.cluster.model_copy(update={"group": "blue"})})
+    with pytest.raises(ConfigError, match="slots and publications are not those of group blue") as caught:
+        cleanup.run(grouped, is_sure=True)
+    assert "kuvasz cluster retire blue" in str(caught.value)

@@ -29,6 +29,8 @@ _COMMANDS_ALONE = {
     "demo": "it has servers of its own",
     "rejects": "it shows rows as well, and compares as verify does",
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
+    "cluster groups": "it asks the coordinator, also where no kuvasz runs",
+    "cluster retire": "it tells the coordinator, also where no kuvasz runs",
     "cluster drain": "it tells the coordinator, also where no kuvasz runs",
 }
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from kuvasz.config.model import ClusterRole
-from kuvasz.errors import SlotLost, SourceError
+from kuvasz.errors import SlotLost, SourceError, SourceRefused
 from kuvasz.model import Applied
 from kuvasz.source.reading.ends import StreamStart, Upstream
 from kuvasz.source.reading.following import Following
@@ -23,7 +23,7 @@ from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.ordered import OrderedReading
 from kuvasz.state.memory import MemoryRecord
 from kuvasz.state.ports import SourceRecord
-from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.memory import MemoryGroupIndex, MemoryIndex
 from kuvasz.state.staged.orders import KnownPast, StreamAnswer, StreamOrder
 from tests.support.roles_machine import RolesMachine
 from tests.support.staged_world import Process
@@ -269,3 +269,58 @@ def test_nothing_is_lost_or_doubled_whatever_fails() -> None:
 @pytest.mark.slow
 def test_nothing_is_lost_or_doubled_in_thousands_of_orders() -> None:
     run_state_machine_as_test(RolesMachine, settings=settings(max_examples=3000, stateful_step_count=80, **COMMON))
+
+
+class GroupWorld(World):
+    """A following in a group of the log; the order is another process's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.index = self.index, MemoryGroupIndex(self.index, "blue")
+        self.process = Process(self.index, {}, ClusterRole.APPLY, "blue")
+        self.log, self.follower = self.process.log, self.process.log.follower
+        self.log.begin_anew("eu", 100)
+        self.record.update(SourceRecord(system_id="7", timeline=3, started_us=5))
+
+
+def test_a_group_hears_what_is_read_as_it_needs_that_and_orders_nothing() -> None:
+    world = GroupWorld()
+
+    async def hear() -> None:
+        with pytest.raises(SourceError, match="none of the processes without a group has it read"):
+            await world.following("p").arrange()
+        world.first.give("eu", StreamOrder(slot="s", publications=("p",), system_id="7", timeline=1), KnownPast())
+        world.log.rejoin("eu")
+        following = world.following("p")
+        await following.arrange()
+        following.begin()
+        assert following.is_receiving.is_set()
+        standing = world.record.standing
+        for found in (standing, dataclasses.replace(standing, started_us=6)):
+            answer = StreamAnswer(is_receiving=True, error=None, standing=found, past=0)
+            world.first.answer("eu", world.first.orders()["eu"].past, answer)
+            assert world.follower is not None
+            world.follower._listen()
+            world.log._tell()
+            await _soon()
+        assert world.record.standing == standing, "it compares another server itself"
+        assert isinstance(following.error, SourceRefused)
+        assert "started anew" in following.error.message
+        world.log._tell()
+        await _soon()
+        assert following.error is not None, "nothing more is heard of it before that"
+        await following.end()
+        following = world.following("p")
+        world.follower.answers = {}
+        await following.arrange()
+        following.begin()
+        world.first.withdraw("eu")
+        world.follower.look()
+        world.log._tell()
+        await _soon()
+        assert isinstance(following.error, SourceRefused)
+        assert "another one by now" in following.error.message
+        assert not following.is_receiving.is_set()
+        await following.end()
+
+    asyncio.run(hear())

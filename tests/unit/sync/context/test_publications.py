@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import SourceLocked, SourceRefused
+from kuvasz.errors import Retry, SourceError, SourceLocked, SourceRefused
 from kuvasz.source import inserts, publication, slots
 from kuvasz.source.catalog import membership, partitions
 from kuvasz.source.catalog.membership import Membership
@@ -17,6 +17,7 @@ from kuvasz.source.publication import PublicationChanges
 from kuvasz.state.tables import State
 from kuvasz.sync.context import publications
 from kuvasz.sync.context.publications import Publications
+from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.tables.recopy import PositionReset
 from tests.support.scene import Scene
 
@@ -313,3 +314,28 @@ def test_a_table_that_is_locked_gets_its_list_later(listing: World) -> None:
     listing.locked = (spec.table,)
     listing.publications.fit(None, [(spec, listing.table(spec))], [spec])
     assert isinstance(listing.publications.refused[spec.key], SourceLocked)
+
+
+def test_a_group_of_a_log_alters_no_publication_and_waits_for_what_is_not_in_it(world: World) -> None:
+    """It hears what comes; whoever has the slot makes the publications fit."""
+    staged: Any = SimpleNamespace(group="blue")
+    context = SourceContext.of(world.source, dataclasses.replace(world.shared, staged=staged))
+    heard = Publications(context, forget=lambda _: None, begin=world._begin)
+    usable = [(spec, world.table(spec)) for spec in world.source.tables]
+    there = SimpleNamespace(covers=lambda table: table.table == world.items.table)
+    world.there = {heard.name: there}
+    planned = PublicationChanges(added=(world.others.table,), dropped=(), tidying=("DROP",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publication, "plan", lambda *_, **__: planned)
+        patch.setattr(membership, "load", lambda *_: {})
+        patch.setattr(publication, "carry_out", lambda *_: pytest.fail("nothing is altered"))
+        heard.fit(None, usable, world.source.tables)
+        (error,) = heard.refused.values()
+        assert (error.retry, list(heard.refused)) == (Retry.TIMED, ["shop.others"])
+        assert "shop.others is not in publication" in error.message.replace("public.", "shop.")
+        planned = PublicationChanges(is_new=True, settings=("CREATE",))
+        with pytest.raises(SourceError, match="is not there"):
+            heard.fit(None, usable, world.source.tables)
+        planned = PublicationChanges(settings=("SET",))
+        with pytest.raises(SourceError, match="does not publish what it has to"):
+            heard.fit(None, usable, world.source.tables)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from kuvasz.config.model import ClusterRole
-from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced
+from kuvasz.errors import Retry, SlotLost, SourceError, SourceRefused, SourceReplaced
 from kuvasz.model import SourcePosition
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.staging.staged_past import StagedPast
 from kuvasz.state.ports import SourceRecord
-from kuvasz.state.staged.memory import MemoryIndex
+from kuvasz.state.staged.memory import MemoryGroupIndex, MemoryIndex
 from kuvasz.state.staged.orders import KnownPast, StreamOrder
 from kuvasz.sync.context.gap_starts import Evidence, GapStarts
 from kuvasz.sync.context.slot import Slot
@@ -349,3 +349,55 @@ def test_the_stream_must_bring_the_last_transaction_of_each_table_that_it_has(wo
     assert world.slot.applied(with_inserts=False) == [(1200, 1200, 5)], "its publication is not named"
     world.parked["shop.items"] = 1400
     assert world.slot.applied(with_inserts=True) == [(1200, 1200, 5), (1300, 1300, 5), (1400, 0, 0)]
+
+
+@pytest.fixture
+def first(world: World) -> MemoryIndex:
+    """Return a log that another group has staged, which the scene's hears."""
+    index = MemoryIndex()
+    index.begin_anew(world.source.name, 1500)
+    log = Process(MemoryGroupIndex(index, "blue"), {}, ClusterRole.APPLY).log
+    world.slot._staged = StagedPast(log, world.source.name, world.shared.progress)
+    return index
+
+
+def test_a_group_of_a_log_waits_for_the_slot_of_others_and_never_drops_it(world: World, first: MemoryIndex) -> None:
+    for state, why in ((None, "is not there"), (world.state(wal_status="lost"), "cannot be used")):
+        world.found = state
+        with pytest.raises(SourceError, match=why) as caught:
+            world.check()
+        assert caught.value.retry is Retry.TIMED
+    world.slot.drop()
+    world.found = world.state(active_pid=99)
+    assert world.check(), "it is read by another process"
+    assert (world.dropped, first.orders()) == ([], {})
+    assert world.slot._staged.is_known
+    assert first.positions()[world.source.name].lsn == 1500, "nothing begins anew for the others"
+    assert world.standing.standing.started_us == 66
+
+
+def test_a_group_whose_lake_is_behind_what_the_log_has_is_lost(world: World, first: MemoryIndex) -> None:
+    world.slot._staged.begin_anew(1500)
+    world.copy(world.items, 1450)
+    assert world.check()
+    first.withdraw(world.source.name)
+    assert world.check(), "it looks at the source, and goes on"
+    first.begin_anew(world.source.name, 1600)
+    with pytest.raises(SlotLost, match="the log has not all that follows on what the lake of group blue has"):
+        world.check()
+    world.source_tables.resync(world.items, is_due=True)
+    assert world.check()
+    assert world.slot._staged.is_known
+
+
+def test_a_group_copies_again_what_a_server_that_was_started_anew_may_not_have(
+    world: World, first: MemoryIndex
+) -> None:
+    """Who has the slot proves what is staged, and nothing of a copy that nothing staged has followed."""
+    world.slot._staged.begin_anew(1500)
+    for spec, lsn in ((world.items, 1450), (world.others, 1600)):
+        world.copy(spec, lsn, started_us=5)
+    assert first.positions()[world.source.name].lsn == 1500
+    assert world.check()
+    due = [world.source_tables.look(spec).is_resync_due for spec in (world.items, world.others)]
+    assert due == [False, True], "the slot stands behind the first one"

@@ -44,6 +44,7 @@ def test_two_may_share_the_work() -> None:
     assert [node["role"] for node in nodes.as_json([READER, APPLIER])["nodes"]] == ["read", "apply"]
     found = [nodes.exit_code(some) for some in ([READER, APPLIER], [READER], [APPLIER, STANDBY])]
     assert found == [0, 1, 1]
+    assert [nodes.exit_code(some, is_group=True) for some in ([APPLIER], [STANDBY])] == [0, 1], "none of it reads"
 
 
 def test_those_that_share_targets_say_how_many_they_have() -> None:

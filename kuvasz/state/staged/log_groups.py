@@ -1,0 +1,145 @@
+"""Groups of a log, in its coordinator: deployments with lakes of their own, which hear what the first one has staged.
+
+A group has a row for each source that it hears: how far its lake is, and as of which past of the source. Whatever
+happens to the source's stream gives it another past. Nothing of the source is told to the group, and nothing that the
+group says of it counts, until it has looked at the source again and goes by that past, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kuvasz.config.model import GROUPS
+from kuvasz.errors import ConfigError
+from kuvasz.state.coordinator.lease import APPLIES
+from kuvasz.state.staged.ports import LogGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
+
+#: What the log's tables have for it.
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS kuvasz.log_group (
+    cluster text NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (cluster, name)
+);
+CREATE TABLE IF NOT EXISTS kuvasz.log_group_source (
+    cluster text NOT NULL,
+    name text NOT NULL,           -- of the group
+    source text NOT NULL,
+    applied bigint NOT NULL,      -- everything before it is in the group's lake
+    past bigint NOT NULL,         -- of the source, that the group goes by
+    begun bigint NOT NULL,        -- of the source, when the group began to hear it
+    PRIMARY KEY (cluster, name, source)
+);
+ALTER TABLE kuvasz.log_source
+    ADD COLUMN IF NOT EXISTS begun bigint NOT NULL DEFAULT 0;    -- another number whenever it begins anew
+ALTER TABLE kuvasz.log_object
+    ADD COLUMN IF NOT EXISTS staged timestamptz NOT NULL DEFAULT clock_timestamp();
+"""
+ARE_MADE: Final = """
+EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_object') AND attname = 'staged')
+"""
+#: Of a slice `l`: some group needs it. One that the source has left behind begins with a copy, and needs none of it.
+IS_NEEDED: Final = """
+EXISTS (
+    SELECT FROM kuvasz.log_group_source AS g JOIN kuvasz.log_source AS h USING (cluster, source, begun)
+    WHERE g.cluster = l.cluster AND g.source = l.source AND g.applied < l.through)
+"""
+#: Within the transaction that sets a source back.
+SET_BACK: Final = """
+UPDATE kuvasz.log_group_source SET applied = least(applied, %(lsn)s)
+WHERE cluster = %(cluster)s AND source = %(source)s
+"""
+_GROUPS: Final = """
+SELECT g.name, count(DISTINCT l.object), extract(epoch FROM clock_timestamp() - min(o.staged))::float8,
+    EXISTS (SELECT FROM kuvasz.lease AS held WHERE starts_with(held.cluster, %(groups)s || g.name || %(applies)s)
+        AND held.owner IS NOT NULL AND held.until > clock_timestamp())
+FROM kuvasz.log_group AS g
+LEFT JOIN (kuvasz.log_group_source AS h JOIN kuvasz.log_source AS s USING (cluster, source, begun))
+    ON h.cluster = g.cluster AND h.name = g.name
+LEFT JOIN kuvasz.log_slice AS l ON l.cluster = g.cluster AND l.source = h.source AND l.through > h.applied
+LEFT JOIN kuvasz.log_object AS o ON o.cluster = l.cluster AND o.name = l.object
+WHERE g.cluster = %(cluster)s GROUP BY g.name ORDER BY g.name
+"""
+#: Who lives, of all that a group has: its processes that apply, and verbs that have what it remembers.
+_LIVING: Final = """
+SELECT owner FROM kuvasz.lease
+WHERE (cluster = %(key)s OR starts_with(cluster, %(key)s || '/')) AND owner IS NOT NULL
+    AND until > clock_timestamp() ORDER BY owner LIMIT 1
+"""
+#: Whoever takes a lease waits for it.
+_TURN: Final = "SELECT pg_advisory_xact_lock(hashtextextended('kuvasz ' || %(key)s, 0))"
+_OF_ONE: Final = "cluster = %(key)s OR starts_with(cluster, %(key)s || '/')"
+_OF_GROUPS: Final = "cluster = %(cluster)s AND name = %(name)s"
+_RETIRE: Final = {
+    "lease": _OF_ONE, "node": _OF_ONE, "document": _OF_ONE, "piece": _OF_ONE, "applied_group": _OF_ONE,
+    "log_group_source": _OF_GROUPS, "log_group": _OF_GROUPS,
+}  # fmt: skip
+_IS_THERE: Final = "SELECT FROM kuvasz.log_group WHERE cluster = %(cluster)s AND name = %(name)s"
+
+
+def groups_of(session: Session, cluster: str) -> list[LogGroup]:
+    """Return the groups of a cluster's log."""
+    given = {"cluster": cluster, "groups": f"{cluster}{GROUPS}", "applies": f"{APPLIES}/"}
+    return [
+        LogGroup(name=name, objects=objects, behind_s=behind_s, lives=lives)
+        for name, objects, behind_s, lives in session.execute(_GROUPS, given)
+    ]
+
+
+class LogGroups:
+    """The groups of one cluster's log, for people.
+
+    Args:
+        database: The coordinator.
+        cluster: The cluster's name, without any group.
+    """
+
+    def __init__(self, database: CoordinatorDatabase, cluster: str) -> None:
+        self._database = database
+        self._cluster = cluster
+
+    def all(self) -> Sequence[LogGroup]:
+        """Return all groups.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        with self._database.session("list the groups of the log") as session:
+            return groups_of(session, self._cluster) if _are_made(session) else []
+
+    def retire(self, name: str) -> None:
+        """Forget a group, and all that it remembers: the log keeps nothing for it any more.
+
+        Raises:
+            ConfigError: There is no such group, or a process of it lives.
+            StateError: The coordinator does not answer.
+        """
+        given = {"cluster": self._cluster, "name": name, "key": f"{self._cluster}{GROUPS}{name}"}
+        with self._database.session("retire a group of the log") as session:
+            if not _are_made(session) or session.execute(_IS_THERE, given).fetchone() is None:
+                raise ConfigError(
+                    f"cluster: the log of {self._cluster} has no group {name}",
+                    hint="`kuvasz cluster groups` lists them",
+                )
+            with session.transaction():
+                session.execute(_TURN, given)
+                if (found := session.execute(_LIVING, given).fetchone()) is not None:
+                    raise ConfigError(
+                        f"cluster: group {name} is in use: {found[0]} applies",
+                        hint="stop its processes first; a dead one is forgotten after `cluster.lease`",
+                    )
+                for table, those in _RETIRE.items():
+                    if session.execute("SELECT to_regclass(%s)", (f"kuvasz.{table}",)).fetchone() != (None,):
+                        session.execute(f"DELETE FROM kuvasz.{table} WHERE {those}", given)
+
+
+def _are_made(session: Session) -> bool:
+    return session.execute(f"SELECT {ARE_MADE}").fetchone() == (True,)
+
+
+__all__ = ["ARE_MADE", "IS_NEEDED", "SET_BACK", "TABLES", "LogGroups", "groups_of"]

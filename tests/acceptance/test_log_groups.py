@@ -1,0 +1,162 @@
+"""A second lake of the same log: it joins under load, dies, and is retired; one slot a source serves both lakes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kuvasz import lsn
+from kuvasz.demo.postgres import EmbeddedPostgres
+from tests.support.lake import group
+from tests.support.load import TABLES, Load, fill_tables
+from tests.support.oracle import source_rows
+from tests.support.postgres import Database, create_database, drop_database
+from tests.support.process import Process
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+_APPLIED = {
+    "first": "SELECT source, applied FROM kuvasz.log_source",
+    "blue": "SELECT source, applied FROM kuvasz.log_group_source WHERE name = 'blue'",
+}
+
+
+@pytest.fixture
+def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
+    database = create_database(postgres18)
+    yield database
+    drop_database(database)
+
+
+class Lakes:
+    """A process that reads, and one for each lake that applies."""
+
+    def __init__(
+        self, sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process]
+    ) -> None:
+        self.coordinator = coordinator
+        self.sources = sources
+        self.groups = group(sources, dict.fromkeys(TABLES))
+        self.first = new_process(self.groups)
+        self.log = self.first.folder / "log"
+        cluster = {"coordinator": coordinator.url, "lease": "5s", "log": str(self.log)}
+        self.first._cluster = {**cluster, "role": "apply"}
+        self.first.write_map(self.groups)
+        self.read = new_process(self.groups, cluster=cluster, lake_of=self.first)
+        self.blue = new_process(self.groups, cluster={**cluster, "role": "apply", "group": "blue"})
+        for database in sources.values():
+            fill_tables(database)
+
+    def start_read(self) -> None:
+        self.read.start("--role", "read")
+
+    def applied(self, lake: str) -> dict[str, int]:
+        """Return how far a lake is, by what the coordinator knows."""
+        is_made = self.coordinator.execute("SELECT to_regclass('kuvasz.log_group_source') IS NOT NULL")
+        return dict(self.coordinator.execute(_APPLIED[lake])) if is_made == [(True,)] else {}
+
+    def wait_applied(self, *lakes: str) -> None:
+        """Wait until all that the sources have by now is in lakes."""
+        for sid, database in self.sources.items():
+            ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
+            for lake in lakes:
+                wait_until(
+                    lambda lake=lake, sid=sid, now=now: self.applied(lake).get(f"shop_{sid}", 0) >= lsn.parse(now),
+                    lambda lake=lake: f"all is in {lake}: {self.applied(lake)}\n{self.report()}",
+                )
+
+    def wait_empty(self) -> None:
+        wait_until(lambda: not list(self.log.iterdir()), lambda: f"no object is left\n{self.report()}")
+        for table in ("log_object", "log_slice"):
+            query = f"SELECT count(*) FROM kuvasz.{table}"
+            wait_until(lambda query=query: self.coordinator.execute(query) == [(0,)], f"{table} is empty")
+
+    def assert_equal(self, *lakes: Process) -> None:
+        """By PyIceberg and DuckDB, row for row."""
+        for table in TABLES:
+            rows = [source_rows(database.url, table, sid=sid) for sid, database in self.sources.items()]
+            for lake in lakes:
+                lake.assert_equal(table, *rows)
+
+    def known(self) -> dict[str, dict]:
+        """Return the groups as the command lists them."""
+        found = self.read.run("cluster", "groups", "--json")
+        assert found.returncode == 0, found.stderr
+        return {one["group"]: one for one in json.loads(found.stdout)["groups"]}
+
+    def report(self) -> str:
+        """Return what the processes told, for failures."""
+        return f"first:\n{self.first.report()}\nblue:\n{self.blue.report()}\nread:\n{self.read.report()}"
+
+
+@pytest.fixture
+def lakes(two_sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process]) -> Lakes:
+    return Lakes(two_sources, coordinator, new_process)
+
+
+def test_a_second_lake_joins_under_load_is_killed_and_retired(lakes: Lakes) -> None:
+    first, blue, read = lakes.first, lakes.blue, lakes.read
+    lakes.start_read()
+    first.start()
+    with Load(lakes.sources["eu"], 1), Load(lakes.sources["us"], 2):
+        lakes.wait_applied("first")
+        blue.start()
+        blue.wait_event("copied")
+        blue.kill()
+        wait_until(lambda: lakes.known()["blue"]["objects"] > 0, "what it lacks is kept")
+        blue.start()
+        blue.wait_event("committed", 5)
+        # Its sources change hands: it looks at them again, and goes on.
+        read.kill()
+        lakes.start_read()
+        lakes.wait_applied("first", "blue")
+        first.kill()
+        lakes.wait_applied("blue")
+        first.start()
+        blue.kill()
+        blue.start()
+        blue.wait_event("committed", 5)
+        lakes.wait_applied("first", "blue")
+        assert lakes.known()["blue"]["is_applied"]
+    lakes.wait_applied("first", "blue")
+    assert not blue.found("copied"), "nothing is copied again"
+    assert not first.found("copied")
+    lakes.wait_empty()
+    for database in lakes.sources.values():
+        found = database.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+        assert len(found) == 1, "one slot for two lakes"
+    lakes.assert_equal(first, blue)
+    retire(lakes)
+    # Who comes back begins with what it missed, or says that it missed something.
+    blue.start()
+    told = blue.wait_event("source_stopped", 2)
+    assert "the log has not all that follows" in told["error"]
+    blue.kill()
+    for process in (first, read):
+        process.terminate()
+
+
+def retire(lakes: Lakes) -> None:
+    first, blue, read = lakes.first, lakes.blue, lakes.read
+    # Nobody applies for the group: what it lacks stays, and goes with it.
+    refused = read.run("cluster", "retire", "blue", "--yes")
+    assert refused.returncode == 2
+    assert "is in use" in refused.stderr
+    blue.terminate()
+    with Load(lakes.sources["eu"], 3), Load(lakes.sources["us"], 4):
+        first.wait_event("committed", len(first.found("committed")) + 5)
+    lakes.wait_applied("first")
+    time.sleep(3)
+    assert list(lakes.log.iterdir())
+    (lag,) = [one for name, one in lakes.known().items() if name == "blue"]
+    assert lag["objects"] == len(list(lakes.log.iterdir()))
+    assert (lag["behind_seconds"] > 0, lag["is_applied"]) == (True, False)
+    retired = read.run("cluster", "retire", "blue", "--yes")
+    assert retired.returncode == 0, retired.stderr
+    assert lakes.known() == {}
+    lakes.wait_empty()
+    lakes.assert_equal(first)
