@@ -45,7 +45,7 @@ class PatternTables:
         self._stored = stored
         self._may_keep = may_keep
         self._lock = threading.Lock()
-        self._taking = threading.Lock()  # sources are looked at side by side: what one has may be another one's
+        self._taking = threading.RLock()  # sources are looked at side by side: what one has may be another one's
         self._seen: dict[str, tuple[SeenTable, ...]] | None = None  #: None: nobody has asked
         self._patterns: dict[str, tuple[TableName, ...]] = {}  #: by which each source was asked in this process
         self._told: set[LeftOut] = set()
@@ -64,10 +64,11 @@ class PatternTables:
         Raises:
             StateError: It cannot be read.
         """
-        found = {name: _parsed(tables) for name, tables in self._stored.seen().items()}
-        with self._lock:
-            self.version += found != self._seen
-            self._seen = found
+        with self._taking:  # what is kept meanwhile would be forgotten
+            found = {name: _parsed(tables) for name, tables in self._stored.seen().items()}
+            with self._lock:
+                self.version += found != self._seen
+                self._seen = found
 
     def looked(self, config: Config, *, is_all: bool = True) -> Config:
         """Return the same after the sources were asked; of one that does not answer it is what was seen last. Blocks.
