@@ -16,7 +16,7 @@ from kuvasz.config.model import ClusterRole
 from kuvasz.errors import ConfigError, StateError, StateTaken
 from kuvasz.model import SourcePosition
 from kuvasz.state.coordinator.adoption import ASIDE
-from kuvasz.state.coordinator.database import VERSION, CoordinatorDatabase
+from kuvasz.state.coordinator.database import MADE, VERSION, CoordinatorDatabase
 from kuvasz.state.coordinator.lease import clock_s
 from kuvasz.state.coordinator.member import CoordinatedMember
 from kuvasz.state.coordinator.store import FILE, CoordinatorStore
@@ -231,16 +231,16 @@ def test_first_starts_at_once_make_the_tables_once(database: Database) -> None:
     with ThreadPoolExecutor(count) as threads:
         for made in [threads.submit(make) for _ in range(count)]:
             made.result()
-    assert database.execute("SELECT version FROM kuvasz.version") == [(VERSION,)]
+    assert database.execute("SELECT version FROM kuvasz.version") == [(MADE,)]
 
 
 def test_tables_of_a_newer_kuvasz_are_left_alone(database: Database, node: Callable[..., Node]) -> None:
     node("one")
-    database.execute("UPDATE kuvasz.version SET version = version + 1")
+    database.execute(f"UPDATE kuvasz.version SET version = {VERSION + 1}")
     found = CoordinatorDatabase(lambda: database.url, 10.0)
     with (
         pytest.raises(
-            ConfigError, match=r"cluster\.coordinator: its tables are of version 2, and this kuvasz knows 1"
+            ConfigError, match=r"cluster\.coordinator: its tables are of version 3, and this kuvasz knows 2"
         ),
         found.session("look"),
     ):
@@ -284,7 +284,7 @@ def test_check_looks_at_the_coordinator_and_makes_nothing(database: Database, tm
         database.execute("DROP ROLE nobody_here")
     with looks._database.session("make them"):
         pass
-    assert looks.look() == f"tables of version {VERSION}"
+    assert looks.look() == f"tables of version {MADE}"
     looks._database.close()
 
 

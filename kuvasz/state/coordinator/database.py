@@ -20,7 +20,7 @@ Session: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 VERSION: Final = 2
 
 #: Of the tables as they are made: those who know no more go on beside, until a log has groups.
-_OLDEST: Final = 1
+MADE: Final = 1
 
 _SESSIONS = 4
 
@@ -30,7 +30,7 @@ _MAKING = 0x6B757661737A
 _TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS kuvasz;
 CREATE TABLE kuvasz.version (version int NOT NULL);
-INSERT INTO kuvasz.version VALUES ({_OLDEST});
+INSERT INTO kuvasz.version VALUES ({MADE});
 CREATE TABLE kuvasz.lease (
     cluster text PRIMARY KEY,
     number bigint NOT NULL,       -- grows each time the lease changes hands
@@ -213,4 +213,4 @@ def _version(session: Session) -> int | None:
     return None if found is None else found[0]
 
 
-__all__ = ["VERSION", "CoordinatorDatabase", "Session"]
+__all__ = ["MADE", "VERSION", "CoordinatorDatabase", "Session"]
