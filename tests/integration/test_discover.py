@@ -93,7 +93,7 @@ def test_temporary_tables_and_those_of_extensions_are_left_out(odd: Database) ->
         connection.execute("ALTER EXTENSION plpgsql ADD TABLE of_plpgsql")
         found = inventory.take(odd.url)
         tables = by_name(discover.of_url(odd.url))
-        connection.execute("ALTER EXTENSION plpgsql DROP TABLE of_plpgsql; DROP TABLE of_plpgsql")
+        connection.execute("ALTER EXTENSION plpgsql DROP TABLE of_plpgsql; DROP TABLE of_plpgsql, mine")
     assert found.extensions == {TableName(schema="public", name="of_plpgsql"): "plpgsql"}
     assert (tables["of_plpgsql"].type, tables["of_plpgsql"].why) == (None, "it is a part of the extension plpgsql")
     (mine,) = [table for table in tables.values() if table.name == "mine"]
