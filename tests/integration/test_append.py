@@ -95,10 +95,11 @@ def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) 
 
 def test_another_type_than_the_tables_is_refused(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(ITEMS)
-    with Pipeline(with_type(lake_folder, {"eu": database}, "clone"), lake_folder) as pipeline:
-        pipeline.wait_streaming()
+    database.execute("INSERT INTO items (id) VALUES (1)")
     with Pipeline(with_type(lake_folder, {"eu": database}, "append"), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+    with Pipeline(with_type(lake_folder, {"eu": database}, "clone"), lake_folder) as pipeline:
         pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
         told = "\n".join(pipeline.errors())
-        assert "table shop.items was made as clone, and the map says append" in told
-        assert "hint: set `type: clone`" in told
+        assert "table shop.items was made as append, and the map says clone" in told
+        assert "hint: set `type: append`" in told
