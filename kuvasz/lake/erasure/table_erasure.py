@@ -8,8 +8,9 @@ looked through.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -153,8 +154,17 @@ class TableErasure:
         return found
 
     def _in_file(self, path: str) -> UInt32s:
-        try:
+        with self._reading(path):
             return self._rows.in_file(self._table, path)
+
+    def _naming(self, path: str) -> int:
+        with self._reading(path):
+            return self._rows.naming(self._table, path)
+
+    @contextlib.contextmanager
+    def _reading(self, path: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             message = f"{place_of(table=self._table.name)}: file {path} cannot be read: {error}"
             raise LakeError(message, hint="check the warehouse, and begin again: it goes on where it was") from error
@@ -209,7 +219,7 @@ class TableErasure:
         with table.lock:
             table.follow()
             found = {entry.path: len(self._in_file(entry.path)) for entry in table.index.files}
-            naming = sum(self._rows.naming(table, path) for path in found)
+            naming = sum(map(self._naming, found))
             rows = sum(entry.rows for entry in table.index.files)
         listed = remains.listed()
         snapshots = remains.snapshots()
