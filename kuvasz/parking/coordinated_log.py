@@ -77,7 +77,10 @@ class CoordinatedLog(ParkingLog):
                     self._pieces.bring(self._name, file)
             self._before.unlink()  # others may go on with it from here on
         except OSError as error:
-            raise StateError(f"{self._before} cannot be brought to the coordinator: {error}") from error
+            raise StateError(
+                f"{self._before} cannot be brought to the coordinator: {error}",
+                hint="let kuvasz read and write there; it is tried again",
+            ) from error
 
     @override
     def finish(self) -> None:
