@@ -24,6 +24,9 @@ from kuvasz.modes.clone import Aside, ChunkOutcome, never_sent, take_key_from_ol
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
+#: Of both: what was sent by then stays without the value.
+_CARRY_ALL = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
+
 
 def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> ChunkOutcome:
     """Decode changes of one relation version.
@@ -90,8 +93,7 @@ def aside_of(
     if (root < 0).any():
         raise never_sent(shape, int(kept[waits][np.argmin(root)]))
     unchanged = [shape.unchanged(changes.new, index, kept) for index in range(len(shape.bindings))]
-    _refuse_past(shape, unchanged)
-    _refuse_mixed(shape, unchanged)
+    _refuse_unproved(shape, unchanged)
     return Aside(
         rows=rows,
         unchanged=tuple(mask if mask.any() else np.empty(0, np.bool_) for mask in unchanged),
@@ -101,28 +103,23 @@ def aside_of(
     )
 
 
-def _refuse_past(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:
-    """Refuse rows whose values would be those of before a row that is missing."""
+def _refuse_unproved(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:
+    """Refuse rows whose values would be those of a row before them that need not have what did not change."""
     for binding, mask in zip(shape.bindings, unchanged, strict=True):
-        if binding.is_past and mask.any():
+        if not (binding.is_past or binding.is_mixed) or not mask.any():
+            continue
+        place = f"{shape.place}, column {binding.name}"
+        if binding.is_past:
             message = (
-                f"{shape.place}, column {binding.name}: updated rows leave out a large value that did not change, and"
+                f"{place}: updated rows leave out a large value that did not change, and"
                 " the last row before them may be missing here: rejected, or lost in a gap"
             )
-            hint = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
-            raise DecodeError(message, hint=hint)
-
-
-def _refuse_mixed(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:
-    """Refuse rows whose values would be those that another rule of the map made of what did not change."""
-    for binding, mask in zip(shape.bindings, unchanged, strict=True):
-        if binding.is_mixed and mask.any():
+        else:
             message = (
-                f"{shape.place}, column {binding.name}: updated rows leave out a large value that did not change, and"
+                f"{place}: updated rows leave out a large value that did not change, and"
                 " another rule of the map made what the lake has of it"
             )
-            hint = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
-            raise DecodeError(message, hint=hint)
+        raise DecodeError(message, hint=_CARRY_ALL)
 
 
 def _without_key(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:

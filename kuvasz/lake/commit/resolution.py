@@ -83,7 +83,7 @@ class Resolution:
         kept = np.flatnonzero(done.written >= 0)
         file, position = place_in(done.files, numbers, done.written[kept])
         table.index.insert(done.keys.take(kept.astype(np.int32)), file, position, pending)
-        if table.definition.is_growing:
+        if table.definition.is_growing and len(kept) < len(done.written):
             self._forget(done.keys.take(np.flatnonzero(done.written < 0).astype(np.int32)), pending)
         return earlier
 
