@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -219,40 +221,69 @@ def test_clusters_are_told_apart() -> None:
     assert standby.why_other(one, behind)
 
 
+def stopped_in_a_commit(primary: Database, follower: Database, number: int) -> int:
+    """Stop the replay of a standby within one commit's record; return the process, or 0 if it had passed it before.
+
+    The commit inserts one row into `log`, and drops tables: their files are removed behind the row's being seen.
+    """
+    tables = 1500
+    create = f"CREATE TABLE t{number}_' || i || ' ()"
+    for begin in range(1, tables, 300):
+        loop = f"FOR i IN {begin}..{begin + 299} LOOP EXECUTE '{create}'; END LOOP"
+        primary.execute(f"DO $$ BEGIN {loop}; END $$")
+    dropped = ", ".join(f"t{number}_{i}" for i in range(1, tables + 1))
+    with follower.connect(autocommit=True) as probe:
+        ((process,),) = probe.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'").fetchall()
+        probe.execute("SELECT pg_wal_replay_pause()")
+        primary.execute(f"INSERT INTO log (n) VALUES ({number}); DROP TABLE {dropped}")
+        ((end,),) = primary.execute("SELECT pg_current_wal_flush_lsn()::text")
+        got = "SELECT pg_last_wal_receive_lsn() >= %s::pg_lsn"
+        wait_until(lambda: probe.execute(got, (end,)).fetchall() == [(True,)], "the standby has received it")
+        probe.execute("SELECT pg_wal_replay_resume()")
+        while not probe.execute("SELECT FROM log WHERE n = %s", (number,)).fetchall():
+            pass
+        os.kill(process, signal.SIGSTOP)
+        if probe.execute("SELECT pg_last_wal_replay_lsn() < %s::pg_lsn", (end,)).fetchall() == [(True,)]:
+            return process
+        os.kill(process, signal.SIGCONT)
+    return 0
+
+
 def test_a_commit_that_is_seen_before_replay_has_passed_it_is_told(
-    shop: Database, primary: EmbeddedPostgres, follower: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+    shop: Database, follower: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows of a transaction are there while its tables' files are still being removed, by the same record."""
-    for part in range(5):
-        shop.execute(
-            f"DO $$ BEGIN FOR i IN 1..300 LOOP EXECUTE 'CREATE TABLE t{part}_' || i || ' ()'; END LOOP; END $$"
-        )
-    tables = ", ".join(f"t{part}_{i}" for part in range(5) for i in range(1, 301))
     there = Database(follower, shop.name)
     wait, commits = standby._wait, slots.ExportedSnapshot.commits
     asked: list[tuple[bool, int]] = []
+    inserted: list[int] = []
+    held: list[int] = []
 
     def waited(*arguments: Any) -> None:
         wait(*arguments)
-        with there.connect(autocommit=True) as probe:
-            probe.execute("SELECT pg_wal_replay_pause()")
-            shop.execute(f"INSERT INTO log (n) VALUES (99); DROP TABLE {tables}")
-            ((end,),) = shop.execute("SELECT pg_current_wal_flush_lsn()::text")
-            got = "SELECT pg_last_wal_receive_lsn() >= %s::pg_lsn"
-            wait_until(lambda: probe.execute(got, (end,)).fetchall() == [(True,)], "the standby has received it")
-            probe.execute("SELECT pg_wal_replay_resume()")
-            while not probe.execute("SELECT FROM log WHERE n = 99").fetchall():
-                pass
+        for number in range(10):
+            inserted.append(number)
+            if process := stopped_in_a_commit(shop, there, number):
+                held.append(process)
+                return
 
     def counted(self: slots.ExportedSnapshot, publications: Sequence[str], first: int, last: int) -> int:
         found = commits(self, publications, first, last)
         asked.append((first == last, found))
+        go_on()
         return found
+
+    def go_on() -> None:
+        while held:
+            os.kill(held.pop(), signal.SIGCONT)
 
     monkeypatch.setattr(standby, "_wait", waited)
     monkeypatch.setattr(slots.ExportedSnapshot, "commits", counted)
-    taken = take(shop, follower)
+    try:
+        taken = take(shop, follower)
+    finally:
+        go_on()
     with taken.snapshot:
-        assert len(seen(shop, taken.snapshot)) == 1
+        assert len(seen(shop, taken.snapshot)) == len(inserted)
     assert asked[0] == (True, 1), f"the record was being replayed: {asked}"
     assert asked[-1][1] == 0
