@@ -90,12 +90,16 @@ class Snapshot:
         None while nobody can say so: it is copied, catches up, is paused or in error, or changes of it are parked; or
         its source lost its stream, and LSNs may be those of another past by now.
         """
-        is_whole = table.state is State.STREAMING and (table.target, table.source) not in self.view.parked
-        is_whole = is_whole and source.state != "error"
+        if table.state is not State.STREAMING or source.state == "error":
+            return None
+        if (table.target, table.source) in self.view.parked:
+            return None
+        durable = source.durable
+        if durable.is_even:  # as most are at most moments, and a fleet has many tables
+            return max(durable.confirmable, durable.received) or None
         routed_by = self.view.routed_by.get(table.target, table.target)
         worker = _worker_of(routed_by, self.view.workers, self.view.own_workers)
-        found = source.durable.through(table.key, worker) if is_whole else 0
-        return found or None
+        return durable.through(table.key, worker) or None
 
     def valid_through(self, source: SourceView, lsn: int | None) -> float | None:
         """Return the time up to which a table has every commit of its source, in unix seconds by *its* clock.

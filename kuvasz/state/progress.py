@@ -36,6 +36,11 @@ class Durable:
     aside: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: table whose commits are slow -> LSN
     held: frozenset[str] = frozenset()  #: tables that hold the source: some of what was routed was not for them
 
+    @property
+    def is_even(self) -> bool:
+        """Whether every table that follows has everything before the same LSN."""
+        return not (self.floors or self.aside or self.held)
+
     def through(self, key: str, worker: int) -> int:
         """Return the LSN before which a table that follows has everything; 0 while nothing is known.
 

@@ -7,7 +7,7 @@ is as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pydantic_core
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _NO_SOURCES: Final = b'"sources":[]'
 _NO_TABLES: Final = b'"tables":[]}'
 
-_NOTHING_FOUND: Final = b'"parked":null,"verified":null}'
-
 
 class StatusText:
     """The text for who may see the same. Of one thread at a time.
@@ -37,60 +35,53 @@ class StatusText:
 
     def __init__(self, errors: views.ErrorView) -> None:
         self._errors = errors
-        #: target, source -> a state, and what was said of it
-        self._kept: dict[tuple[str, str], tuple[TableState, bytes]] = {}
-        self._verdicts: dict[tuple[str, str], tuple[Verdict, bytes]] = {}
+        #: target, source -> a state, a verdict, and what was said of them before the table's position and behind it
+        self._kept: dict[tuple[str, str], tuple[TableState, Verdict | None, tuple[bytes, bytes]]] = {}
 
     def of(self, snapshot: Snapshot) -> bytes:
         """Return what `views.status` says, as JSON."""
         tables_of = snapshot.view.tables_of()
-        sources = [self._source(one, tables_of[one.name], snapshot) for one in snapshot.view.sources]
+        sources: list[bytes] = []
+        for one in snapshot.view.sources:
+            if sources:
+                sources.append(b",")
+            self._add_source(sources, one, tables_of[one.name], snapshot)
         if len(self._kept) > len(snapshot.view.tables):  # some have left the map
             there = {(table.target, table.source) for table in snapshot.view.tables}
             self._kept = {key: kept for key, kept in self._kept.items() if key in there}
-            self._verdicts = {key: kept for key, kept in self._verdicts.items() if key in there}
         before, _, behind = _json(views.status_of(snapshot, [], self._errors)).partition(_NO_SOURCES)
-        return b"".join((before, b'"sources":[', b",".join(sources), b"]", behind))
+        return b"".join((before, b'"sources":[', *sources, b"]", behind))
 
-    def _source(self, source: SourceView, tables: Iterable[TableState], snapshot: Snapshot) -> bytes:
-        said = _json(views.source_status(source, (), snapshot, self._errors))
+    def _add_source(
+        self, said: list[bytes], source: SourceView, tables: Sequence[TableState], snapshot: Snapshot
+    ) -> None:
+        """Add the parts of what is said of a source: joined once, at the end, for they are many megabytes."""
+        said.append(_json(views.source_status(source, (), snapshot, self._errors)).removesuffix(_NO_TABLES))
         positions: dict[int | None, bytes] = {}  #: most tables of a source are as far as the others
-        return b"".join((
-            said.removesuffix(_NO_TABLES), b'"tables":[',
-            b",".join(self._table(table, source, snapshot, positions) for table in tables), b"]}",
-        ))  # fmt: skip
+        between = b'"tables":['
+        for table in tables:
+            lsn = snapshot.durable_lsn(source, table)
+            if lsn not in positions:
+                positions[lsn] = b"," + _json(views.position_of(source, lsn, snapshot))[1:-1] + b","
+            facts, findings = self._table(table, snapshot)
+            said += (between, facts, positions[lsn], findings)
+            between = b","
+        said.append(b"]}" if tables else _NO_TABLES)
 
-    def _table(
-        self, table: TableState, source: SourceView, snapshot: Snapshot, positions: dict[int | None, bytes]
-    ) -> bytes:
-        key, lsn = (table.target, table.source), snapshot.durable_lsn(source, table)
-        if lsn not in positions:
-            positions[lsn] = b"," + _json(views.position_of(source, lsn, snapshot))[1:-1] + b","
-        return self._facts(key, table, snapshot) + positions[lsn] + self._findings(key, snapshot)
-
-    def _facts(self, key: tuple[str, str], table: TableState, snapshot: Snapshot) -> bytes:
-        """Return what is said of a state, without the brace behind it."""
+    def _table(self, table: TableState, snapshot: Snapshot) -> tuple[bytes, bytes]:
+        """Return what is said of a table before its position, and behind it."""
+        key = table.target, table.source
+        verdict, parked = snapshot.view.verdicts.get(key), snapshot.view.parked.get(key)
         kept = self._kept.get(key)
-        if kept is not None and kept[0] is table:
-            return kept[1]
-        said = _json(views.table_facts(table, snapshot, self._errors))[:-1]
+        if kept is not None and kept[0] is table and kept[1] is verdict and parked is None:
+            return kept[2]
+        facts = _json(views.table_facts(table, snapshot, self._errors))[:-1]
+        findings = _json(views.findings_of(parked, verdict, self._errors))[1:]
         # How fast a copy is changes with the clock, and a secret that an error must not show with the map.
-        if table.state is not State.COPYING and table.error is None and not table.waits_for:
-            self._kept[key] = table, said
-        return said
-
-    def _findings(self, key: tuple[str, str], snapshot: Snapshot) -> bytes:
-        """Return what waits for a table and was found of it, with the brace behind it."""
-        parked, verdict = snapshot.view.parked.get(key), snapshot.view.verdicts.get(key)
-        if parked is None and verdict is None:
-            return _NOTHING_FOUND
-        kept = self._verdicts.get(key)
-        if parked is None and kept is not None and kept[0] is verdict:
-            return kept[1]
-        said = _json(views.findings_of(parked, verdict, self._errors))[1:]
-        if parked is None and verdict is not None and not verdict.error:
-            self._verdicts[key] = verdict, said
-        return said
+        changes = table.state is State.COPYING or table.error is not None or table.waits_for or parked is not None
+        if not changes and (verdict is None or not verdict.error):
+            self._kept[key] = table, verdict, (facts, findings)
+        return facts, findings
 
 
 def _json(said: dict[str, Any]) -> bytes:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kuvasz.state.progress import Progress
+from kuvasz.state.progress import Durable, Progress
 from tests.support.examples import examples
 
 
@@ -300,3 +302,11 @@ def test_whoever_holds_anew_is_not_released_by_whoever_held_before() -> None:
     progress.hold("a", "t")
     progress.release("a", "t")
     assert not progress.held("a")
+
+
+def test_where_nothing_is_held_or_pending_all_tables_are_as_far() -> None:
+    even = Durable(confirmable=20, received=30)
+    assert even.is_even
+    assert {even.through(key, worker) for key in ("a", "b") for worker in (0, 1)} == {30}
+    for uneven in ({"floors": {1: 25}}, {"aside": {"a": 25}}, {"held": frozenset({"a"})}):
+        assert not dataclasses.replace(even, **uneven).is_even
