@@ -86,9 +86,12 @@ class SqliteLake(MemoryLake):
         *,
         at_us: int = 0,
         on_read: Callable[[], None] = lambda: None,
+        gap_lsn: int | None = None,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.repair`."""
-        receipt = super().repair(feed, relation, requests, position, on_progress, at_us=at_us, on_read=on_read)
+        receipt = super().repair(
+            feed, relation, requests, position, on_progress, at_us=at_us, on_read=on_read, gap_lsn=gap_lsn
+        )
         self._keep(feed.target)
         return receipt
 

@@ -693,6 +693,7 @@ class Lake(Protocol):
         *,
         at_us: int = 0,
         on_read: Callable[[], None] = lambda: None,
+        gap_lsn: int | None = None,
     ) -> Receipt:
         """Change what differs from a snapshot of a source, and nothing else, in one commit with its position.
 
@@ -700,6 +701,9 @@ class Lake(Protocol):
         the source's. Versions of a history end and begin at `at_us` (µs since 1970-01-01 UTC, the snapshot's time
         by the source's clock). What an append or changelog table misses cannot be known: its rows stay as they are.
         `on_progress(phase, parts done, parts)` is called from any thread. `Receipt.rows` counts differing keys.
+
+        With `gap_lsn` the source has a position, for the target has all that its stream brought before the snapshot,
+        and nothing that came later. What was missing besides lies behind that LSN: the commit notes this gap whole.
 
         Raises:
             TableError: So much differs that a copy is cheaper, or as `copy`.

@@ -21,6 +21,13 @@ def newer(change: Change, lsn: int) -> Change | None:
     return between(change, int(np.searchsorted(runs.commit_lsn, lsn, side="right")), len(runs.commit_lsn))
 
 
+def older(change: Change, lsn: int) -> Change | None:
+    """Return the part of a change whose transactions committed before an LSN."""
+    if isinstance(change, Truncation):
+        return change if change.commit_lsn < lsn else None
+    return between(change, 0, int(np.searchsorted(change.transactions.commit_lsn, lsn, side="left")))
+
+
 def open_lsn(change: Change) -> int:
     """Return the commit LSN of a transaction that goes on behind a change; 0 if all of it are whole.
 
@@ -87,4 +94,4 @@ def between(segment: Segment, first: int, last: int) -> Segment | None:
     )  # fmt: skip
 
 
-__all__ = ["Change", "between", "commit_lsns", "newer", "open_lsn", "separate"]
+__all__ = ["Change", "between", "commit_lsns", "newer", "older", "open_lsn", "separate"]

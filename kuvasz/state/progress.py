@@ -50,10 +50,15 @@ class Durable:
             key: The table, as it holds the source (`kuvasz.state.tables.TableState.key`).
             worker: The number of its worker.
         """
-        if key in self.held:
-            return self.confirmable
+        return self.confirmable if key in self.held else max(self.confirmable, self.applied(key, worker))
+
+    def applied(self, key: str, worker: int) -> int:
+        """Return the LSN before which the lake has all that came over this connection, and was to be applied.
+
+        Of a table that holds its source, too; see `through`.
+        """
         floor = self.floors.get(worker, self.received)
-        return max(self.confirmable, min(floor, self.aside.get(key, floor)))
+        return min(floor, self.aside.get(key, floor))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

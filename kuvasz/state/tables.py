@@ -37,6 +37,9 @@ class State(enum.Enum):
 _FOLLOWING = frozenset({State.CATCHING_UP, State.STREAMING})
 _STOPPED = frozenset({State.PAUSED, State.ERROR})
 
+#: No connection has it.
+_NO_EPOCH = 1 << 62
+
 #: What a paused table shows as well, for waiting makes it no better.
 _LASTING = (ParkedLost, LakeRewound, TableGone)
 
@@ -125,6 +128,8 @@ class TableStates:
         self._of_source: dict[str, dict[tuple[str, str], TableState]] = {}
         self._catching_up: dict[tuple[str, str], TableState] = {}
         self._epochs: dict[tuple[str, str], int] = {}
+        # An LSN where they stop, and the first epoch for which it does not count any more.
+        self._ends: dict[tuple[str, str], tuple[int, int]] = {}
         # Copies for observers, of what has not changed since: nobody waits for the lock while thousands are made.
         self._seen: dict[tuple[str, str], TableState] = {}
 
@@ -200,7 +205,7 @@ class TableStates:
 
     def _drop(self, target: str, source: str) -> None:
         self._of_source.get(names.source_of(source), {}).pop((target, source), None)
-        for known in (self._states, self._catching_up, self._epochs, self._seen):
+        for known in (self._states, self._catching_up, self._epochs, self._ends, self._seen):
             known.pop((target, source), None)
 
     def rename(self, target: str, source: str, table: str, mapped: str = "") -> None:
@@ -366,17 +371,25 @@ class TableStates:
                 else (dataclasses.replace(found))
             )
 
-    def activate(self, target: str, source: str, epoch: int) -> bool:
+    def activate(self, target: str, source: str, epoch: int, end: int | None = None) -> bool:
         """Let changes be applied that come with this epoch of the reader or a later one; returns whether they are.
 
         What an earlier connection left in the inbox begins behind a gap: it must never be applied. A table that was
         stopped, in whatever thread, stays so.
+
+        Args:
+            target: The name of the target.
+            source: The name of the source.
+            epoch: The first epoch.
+            end: Only those whose transactions committed before this LSN, until it is activated again, or goes on.
         """
         with self._lock:
             found = self._states.get((target, source))
             if found is None or found.state in _STOPPED:
                 return False
-            self._epochs[target, source] = epoch
+            self._begin(target, source, epoch)
+            if end is not None:
+                self._ends[target, source] = end, _NO_EPOCH
             self._set(found, State.CATCHING_UP)
             return found.state is State.CATCHING_UP
 
@@ -389,9 +402,33 @@ class TableStates:
             found = self._states.get((target, source))
             if found is None or found.state not in _FOLLOWING:
                 return False
-            self._epochs[target, source] = epoch
+            self._begin(target, source, epoch)
             self._set(found, State.CATCHING_UP)
             return True
+
+    def _begin(self, target: str, source: str, epoch: int) -> None:
+        self._epochs[target, source] = epoch
+        end, before = self._ends.get((target, source), (0, 0))
+        if before > epoch:  # whoever gathers what an earlier connection brought has to stop there still
+            self._ends[target, source] = end, epoch
+
+    def begin_copy(self, target: str, source: str, *, hold: Callable[[], object]) -> bool:
+        """Take a table that follows out of the stream, for what needs it to stand still; returns whether it followed.
+
+        Its source is held in the same moment.
+        """
+        with self._lock:
+            found = self._states.get((target, source))
+            if found is None or found.state not in _FOLLOWING:
+                return False
+            hold()
+            self._set(found, State.COPYING)
+            return True
+
+    def end(self, target: str, source: str, epoch: int) -> int | None:
+        """Return the LSN at which changes of this table that came with this epoch cease to be applied; None: none."""
+        end, before = self._ends.get((target, source), (0, 0))
+        return end if epoch < before else None
 
     def is_active(self, target: str, source: str, epoch: int) -> bool:
         """Whether streamed changes of this table that came with this epoch are to be applied."""

@@ -16,6 +16,7 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rejoin import Rejoin
 from kuvasz.sync.source_setup import SourceSetup
 from kuvasz.sync.stream import Stream
+from kuvasz.sync.tables.approach import Approach
 from kuvasz.sync.tables.copies import Copies
 from kuvasz.sync.tables.parking import Parking
 from kuvasz.sync.tables.preparation import Preparation
@@ -71,16 +72,19 @@ class Parts:
         partitions = PartitionWatch(context, members, messages, notes, approvals, forget=resets.forget)
         preparation = Preparation(context, approvals, members, logs, resets)
         setup = SourceSetup(context, preparation, looks, members, partitions, publications, slot, resets)
-        copies = Copies(context, slot, looks, approvals, notes, look=setup.look, published=publications.seen)
         ancestor_rows = AncestorRows(looks, context.troubles)
         stream = Stream(context, logs, slot, record, messages, ancestor_rows, row_limit, preparation)
+        approach = Approach(context, activate=stream.activate, is_parked=stream.is_parked)
+        copies = Copies(
+            context, slot, looks, approvals, notes, approach, look=setup.look, published=publications.seen
+        )  # fmt: skip
         replays = Replays(
             context, logs, parking, number=watch.follow, row_limit=row_limit, activate=stream.activate
         )  # fmt: skip
         return cls(
             record=record, commands=Commands(context, approvals), logs=logs, resets=resets, slot=slot, setup=setup,
             copies=copies, stream=stream, parking=parking, replays=replays,
-            rejoin=Rejoin(context, preparation, setup, copies, parking, stream, replays),
+            rejoin=Rejoin(context, preparation, setup, copies, parking, stream, replays, approach),
             watches=Watches(
                 context, Patrol(context, looks, watch, rewrites), partitions, publications, preparation, slot,
                 parking.moving,

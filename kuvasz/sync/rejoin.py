@@ -19,6 +19,7 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.source_setup import SourceSetup
 from kuvasz.sync.stream import Stream
+from kuvasz.sync.tables.approach import Approach
 from kuvasz.sync.tables.copies import Copies
 from kuvasz.sync.tables.parking import Parking
 from kuvasz.sync.tables.preparation import Preparation
@@ -41,6 +42,7 @@ class Rejoin:
         parking: Moves tables, too: never both at once.
         stream: The stream that the tables follow.
         replays: Give the tables what is parked of them first.
+        approach: Knows which tables are to be compared, and follow until then.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Rejoin:
         parking: Parking,
         stream: Stream,
         replays: Replays,
+        approach: Approach,
     ) -> None:
         self._context = context
         self._source_tables = context.source_tables
@@ -62,6 +65,7 @@ class Rejoin:
         self._moving = parking.moving
         self._stream = stream
         self._replays = replays
+        self._approach = approach
         self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
         self._postponed: set[str] = set()  #: the tables that come into it again by themselves
 
@@ -71,6 +75,9 @@ class Rejoin:
         self._due, self._postponed = asyncio.Queue(), set()
         for spec in new:
             self._due.put_nowait(spec)
+        for spec in self._source_tables.source.tables:
+            if self._approach.is_due(spec):
+                self._requests.add(spec.key)
 
     async def copy(self, reader: Reader, system_id: str) -> None:
         """Copy the tables that are due, one after another, for as long as the reader reads."""
@@ -81,6 +88,8 @@ class Rejoin:
             if await self._copies.postpone(spec):
                 self._postponed.add(spec.key)
                 self._context.lifetime.call_later(_LOOK_S, self._due.put_nowait, spec)
+            elif self._approach.is_due(spec):
+                await self._compare(spec, reader, system_id)
             elif await self._copies.beside(spec, system_id):
                 self._due.put_nowait(spec)
             elif source_tables.look(spec).is_resync_due:
@@ -94,16 +103,37 @@ class Rejoin:
                 if source_tables.look(spec).is_resync_due:  # asked for when it counted as copying
                     self._requests.add(spec.key)
 
+    async def _compare(self, spec: SourceTableSpec, reader: Reader, system_id: str) -> None:
+        """Have a table compared that follows until then, and goes on behind it.
+
+        One that has stopped meanwhile is compared when it follows again.
+        """
+        source_tables = self._source_tables
+        await self._copies.compare(spec, system_id)
+        if source_tables.state(spec) is State.COPYING:
+            if source_tables.is_paused(spec):
+                source_tables.set(spec, State.PAUSED)
+            elif source_tables.look(spec).is_resync_due:  # asked for meanwhile
+                source_tables.set(spec, State.NEW)
+                self._requests.add(spec.key)
+            else:
+                await self._rejoin([spec], reader)
+        if self._approach.is_due(spec) and source_tables.is_streaming(spec):
+            self._requests.send_later(spec)
+
     async def run(self, reader: Reader) -> None:
         """Bring tables back that were paused, in error, or are to be copied again; for as long as it reads."""
         while True:
             ready = []
             for spec in self._source_tables.known(await self._requests.next()):
                 async with self._moving:
-                    if await self._readmit(spec):
+                    if not self._approaches(spec) and await self._readmit(spec):
                         ready.append(spec)
             if ready:
                 await self._rejoin(ready, reader)
+            for spec in ready:
+                if self._approach.is_due(spec):
+                    self._requests.add(spec.key)
 
     async def _rejoin(self, specs: Sequence[SourceTableSpec], reader: Reader) -> None:
         """Let tables follow the stream again; what is parked of a table comes first, beside the others."""
@@ -144,6 +174,18 @@ class Rejoin:
                 self._due.put_nowait(spec)
             return False
         return True
+
+    def _approaches(self, spec: SourceTableSpec) -> bool:
+        """Whether a table is on its way to a comparison; one that follows is sent there if it is to be compared."""
+        source_tables = self._source_tables
+        is_under_way, is_due = self._approach.is_under_way(spec), self._approach.is_due(spec)
+        is_ready = is_due and source_tables.is_streaming(spec) and not source_tables.look(spec).is_resync_due
+        if is_under_way or (is_ready and self._stream.is_parked(spec)):
+            self._context.lifetime.call_later(_LOOK_S, self._requests.add, spec.key)
+        elif is_ready and spec.key not in self._postponed:
+            self._postponed.add(spec.key)
+            self._due.put_nowait(spec)
+        return is_under_way or is_ready
 
     def _begin_again(self) -> None:
         """Leave the stream and look at everything anew, when no copy is torn by that."""

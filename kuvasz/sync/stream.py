@@ -114,14 +114,14 @@ class Stream:
         """Whether a table lacks what is parked of it; the changes of members wait at the source."""
         return not spec.member and self._logs.has(spec.identifier)
 
-    def activate(self, spec: SourceTableSpec, epoch: int) -> bool:
-        """Let a table follow from a connection on; returns whether it does.
+    def activate(self, spec: SourceTableSpec, epoch: int, end: int | None = None) -> bool:
+        """Let a table follow from a connection on, perhaps to an LSN and no further; returns whether it does.
 
         Meanwhile its target may have failed. Such a failure reaches the sources that follow, so
         it is asked for when this one does: else its changes would be ignored and count as durable.
         """
         states, target, name = self._shared.states, spec.identifier, self._source_tables.name(spec)
-        if not states.activate(target, name, epoch):
+        if not states.activate(target, name, epoch, end):
             return False
         error = self._shared.lake.failure(target, name)
         if error is not None:

@@ -23,6 +23,9 @@ IsActive = Callable[[str, str, int], bool]
 #: (target, source, epoch) -> whether changes that came with this connection are to be parked.
 Parks = Callable[[str, str, int], bool]
 
+#: (target, source, epoch) -> LSN at which changes that came with this connection end to be applied; None: nowhere.
+End = Callable[[str, str, int], int | None]
+
 #: (target, source, number) -> whether the deliveries of this replay are to be applied now.
 IsReplaying = Callable[[str, str, int], bool]
 
@@ -58,6 +61,10 @@ class Gathered:
 
 def _never(*_: object) -> bool:
     return False
+
+
+def _nowhere(*_: object) -> None:
+    return None
 
 
 class _Gathering:
@@ -112,11 +119,13 @@ class Gatherer:
     Args:
         parks: Asked about targets that do not follow.
         is_replaying: Asked about deliveries that come from a parking log.
+        end: Asked about targets that follow.
     """
 
-    def __init__(self, parks: Parks = _never, is_replaying: IsReplaying = _never) -> None:
+    def __init__(self, parks: Parks = _never, is_replaying: IsReplaying = _never, end: End = _nowhere) -> None:
         self._parks = parks
         self._is_replaying = is_replaying
+        self._end = end
         self._epochs: dict[str, int] = {}
         # source -> (target, name of the source there) -> commit LSN of what the lake has a part of
         self._open: dict[str, dict[tuple[str, str], int]] = {}
@@ -185,11 +194,15 @@ class Gatherer:
         )
         for change, target, name in routed:
             if asked(target, name, delivery.epoch):
+                end = self._end(target, name, delivery.epoch)
+                within = change if end is None else parts.older(change, end)
+                if within is None:
+                    continue
                 targets.add((target, name))
                 # The reader went back to what is confirmed: what the log brought comes again. The lake, which knows
                 # of such rows by its position, cannot tell while both are in one mini-transaction.
                 floor = batch.parked_through(target, name)
-                left = parts.newer(change, floor - 1) if floor else change
+                left = parts.newer(within, floor - 1) if floor else within
                 if left is not None:
                     if open_lsn := parts.open_lsn(left):
                         self._open.setdefault(source, {})[target, name] = open_lsn
@@ -200,7 +213,9 @@ class Gatherer:
         if parked or self._parked_open.get(source):
             batch.to_park += self._park(delivery, parked)
         for target, name in targets:
-            through = max(delivery.through, batch.parked_through(target, name))
+            end = self._end(target, name, delivery.epoch)
+            reached = delivery.through if end is None else min(delivery.through, end)
+            through = max(reached, batch.parked_through(target, name))
             batch.touched.setdefault(target, {})[name] = through
 
     def _ended(self, batch: _Gathering, delivery: Delivery) -> set[tuple[str, str]]:

@@ -179,12 +179,12 @@ class Worker:
 
 def _gatherer(states: TableStates, lot: ParkingLogs | None) -> Gatherer:
     if lot is None:
-        return Gatherer()
+        return Gatherer(end=states.end)
 
     def is_replaying(target: str, source: str, number: int) -> bool:
         return lot.replays.is_on(target, source, number) and states.is_streaming(target, source)
 
-    return Gatherer(lot.takes, is_replaying)
+    return Gatherer(lot.takes, is_replaying, states.end)
 
 
 __all__ = ["OnFailure", "OnReceipt", "Worker"]

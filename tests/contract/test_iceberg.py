@@ -13,6 +13,7 @@ from kuvasz.errors import ForeignChange, LakeError, LateCommit, OutcomeUnknown, 
 from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.data_file import DataFile, writing
 from kuvasz.lake.files.live_file import LiveFile
+from kuvasz.lake.format import gaps
 from kuvasz.lake.format import source_positions as position_properties
 from kuvasz.lake.format.partition_transforms import Term
 from kuvasz.lake.format.schema import Field, LakeSchema
@@ -459,3 +460,14 @@ def test_properties_and_files_are_the_same_inside_the_jvm_and_one_by_one(world: 
     assert {"kuvasz.seed", "kuvasz.position.eu", "kuvasz.position.us"} <= properties.keys()
     assert [file.sequence for file in files] == [1, 2, 3]
     assert [len(file.deletes) for file in files] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("differs", [True, False])
+def test_a_repair_of_a_source_that_was_followed_notes_its_gap_whole(world: IcebergWorld, *, differs: bool) -> None:
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "a"), lsn=1000)
+    at = SourcePosition(lsn=9000, system_id="7001")
+    world.lake.repair(feed("eu"), ITEMS, [Lines([(1, int(differs), "a")])], at, lambda *_: None, at_us=5, gap_lsn=800)
+    found = gaps.parse(world.iceberg().properties, "eu", TARGET)
+    assert [(gap.from_lsn, gap.to_lsn, gap.until_us) for gap in found] == [(800, 9000, 5)]
+    assert world.lake.notes.gap(TARGET, "eu") is None

@@ -437,6 +437,21 @@ def test_a_gap_opens_where_a_position_is_dropped_and_closes_with_the_repair(worl
     assert world.lake.notes.gap(TARGET, "eu") is None, "it is copied"
 
 
+@pytest.mark.parametrize("differs", [True, False])
+def test_a_source_is_repaired_from_where_it_stands_and_goes_on_there(world: World, *, differs: bool) -> None:
+    world.prepare("eu")
+    world.copy("eu", (1, 0, "a"), (2, 0, "b"), lsn=1000)
+    eu = Sender("eu", start=2000)
+    world.applied(work(eu.one(update(2, 1, "c"))))
+    lines, at = [Lines([(2, 1, "c")] + [(1, 0, "a")] * (not differs))], SourcePosition(lsn=9000, system_id="7001")
+    world.lake.repair(feed("eu"), ITEMS, lines, at, lambda *_: None, at_us=5, gap_lsn=800)
+    left = {2: (1, "c")} if differs else {1: (0, "a"), 2: (1, "c")}
+    assert (world.of("eu"), world.position("eu")) == (left, 9000)
+    assert world.lake.notes.gap(TARGET, "eu") is None
+    world.applied(work(eu.one(update(2, 2, "again")), Sender("eu", start=9500).one(update(2, 3, SAME))))
+    assert world.of("eu") == left | {2: (3, "c")}, "what came before is in what it was compared with"
+
+
 def test_resume_undoes_no_failure_that_was_not_seen(world: World) -> None:
     world.prepare("eu")
     eu = Sender()

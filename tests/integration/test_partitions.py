@@ -441,6 +441,68 @@ def test_each_type_has_its_way_with_partitions(database: Database, lake_folder: 
         wait_equal(pipeline, database, ["clone"])
 
 
+def test_what_came_and_went_before_the_snapshot_that_a_table_is_compared_with_is_shown(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    tables = {"history": {"type": "history"}, "softs": {"deletes": "soft"}}
+    run(database, *(EVENTS.replace("events", table) for table in tables))
+    config = lake_folder.config(group({"eu": database}, tables))
+    ((left,),) = database.execute("SELECT count(*) FROM softs_2")
+
+    def change() -> None:
+        for table in tables:
+            run(database, f"INSERT INTO {table} VALUES (900, '2024-02-02', 1)")
+            run(database, f"UPDATE {table} SET n = 2 WHERE id = 900")
+            run(database, f"DELETE FROM {table} WHERE id = 900")
+            run(database, f"INSERT INTO {table} VALUES (901, '2024-02-02', 1)")
+
+    def is_compared(pipeline: Pipeline) -> bool:
+        # Of its deleted rows a clone has the time.
+        gone = sum(1 for row in pipeline.rows("softs") if any(isinstance(v, datetime.datetime) for v in row))
+        return ended(pipeline, "history") == 100 - left + 1 and gone == 100 - left + 1
+
+    with database.connect() as writing, Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        writing.execute("CREATE TABLE others (id int)")  # a snapshot waits for it
+        run(database, *(f"TRUNCATE {table}_1" for table in tables))
+        wait_until(lambda: State.COPYING in pipeline.states().values(), "one of them waits for its snapshot")
+        change()
+        writing.commit()
+        wait_until(lambda: is_compared(pipeline), "both are compared")
+        seen = shown(pipeline)
+    assert seen == {"history": [(900, 1), (900, 2), (901, 1)], "softs": [(900, 2), (901, 1)]}
+
+
+def shown(pipeline: Pipeline) -> dict[str, list[tuple]]:
+    pipeline.wait_streaming()
+    return {
+        table: sorted((row[0], row[2]) for row in pipeline.rows(table) if row[0] >= 900)
+        for table in ("history", "softs")
+    }
+
+
+def test_a_history_that_lacks_what_its_stream_builds_upon_is_compared_all_the_same(
+    database: Database, lake_folder: LakeFolder, quick: None
+) -> None:
+    large = "ALTER TABLE {0} ADD large text; ALTER TABLE {0} ALTER large SET STORAGE EXTERNAL"
+    run(database, EVENTS, large.format("events"), STANDALONE.format("p"), large.format("p"))
+    run(database, "INSERT INTO p VALUES (900, '2024-03-02', 0, repeat('x', 9000))")
+    config = lake_folder.config(group({"eu": database}, {"events": {"type": "history"}}))
+    with database.connect() as writing, Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        writing.execute("CREATE TABLE others (id int)")  # a snapshot waits for it
+        run(database, ATTACH)
+        wait_until(lambda: State.COPYING in pipeline.states().values(), "it waits for its snapshot")
+        run(database, "UPDATE events SET n = 1 WHERE id = 900")
+        writing.commit()
+        wait_until(lambda: any(row[0] == 900 for row in pipeline.rows("events")), "the attached row is there")
+        pipeline.wait_streaming()
+        run(database, "UPDATE events SET n = 2 WHERE id = 900")
+        pipeline.wait_applied(database)
+        versions = [(row[2], len(row[3])) for row in pipeline.rows("events") if row[0] == 900]
+        assert sorted(versions) == [(1, 9000), (2, 9000)]
+
+
 #: Ways to fill a partition without WAL between two looks; {0} is the table.
 UNLOGGED = {
     "for_a_while": [UNLOGGED_LOAD],

@@ -51,13 +51,14 @@ class RepairJob:
         order: What is repaired.
         on_read: Called when all is read of the source, before the commit.
         at_us: When the source's snapshot was taken, in µs since 1970.
+        gap_lsn: Where the gap begins that the commit closes, if none is open.
     """
 
-    def __init__(self, order: Order, on_read: Callable[[], None], at_us: int = 0) -> None:
+    def __init__(self, order: Order, on_read: Callable[[], None], at_us: int = 0, gap_lsn: int | None = None) -> None:
         self._order = order
         self._on_read = on_read
         self._at_us = at_us
-        self._properties = order.properties
+        self._gap_lsn = gap_lsn
         self._table = order.table
         self._feed = order.feed
         self._sid = order.sid
@@ -152,7 +153,7 @@ class RepairJob:
                 if table.index.readings != seen or not is_in(table.index.files, difference):
                     message = f"{place_of(table=table.name)}: someone else changed it while it was compared"
                     raise ForeignChange(message, hint="it is compared again")
-                table.notes.close_gap(changeset, source, position.lsn, self._at_us)
+                table.notes.close_gap(changeset, source, position.lsn, self._at_us, self._gap_lsn)
                 table.notes.begin(changeset, source, position)
                 if table.target.type is TableType.HISTORY:
                     self._end_versions(changeset, difference, fetched)
@@ -167,6 +168,7 @@ class RepairJob:
                     Resolution(table.rows, changeset).adopt(numbered, [keys for _, keys in rows], self._sid)
                 snapshot_id = table.commits.make(changeset, {source: position})
                 if snapshot_id is None:
+                    table.notes.keep(changeset)
                     table.commits.advance({source: position})
             except BaseException as error:
                 changeset.is_outcome_unknown = may_be_there(changeset, error)
@@ -182,7 +184,7 @@ class RepairJob:
         )  # fmt: skip
 
     def _end_versions(self, changeset: Changeset, difference: Difference, fetched: Sequence[Fetched]) -> None:
-        writer = HistoryWriter(self._table.rows, self._jobs, self._properties, changeset)
+        writer = HistoryWriter(self._table.rows, self._jobs, self._order.properties, changeset)
         end_versions(writer, difference.keys, fetched, self._feed.source, self._sid, self._at_us)
 
 

@@ -330,10 +330,11 @@ class IcebergLake(Lake):
         *,
         at_us: int = 0,
         on_read: Callable[[], None] = lambda: None,
+        gap_lsn: int | None = None,
     ) -> Receipt:
         """See `kuvasz.ports.Lake.repair`; the source must not be streaming into the table, others may."""
         with self._order(feed, relation, REPAIRS) as order:
-            return RepairJob(order, on_read, at_us).run(requests, position, on_progress)
+            return RepairJob(order, on_read, at_us, gap_lsn).run(requests, position, on_progress)
 
     @contextlib.contextmanager
     def _order(self, feed: Feed, relation: Relation, folder: str, pace: CopyPace = ANY_PACE) -> Iterator[Order]:

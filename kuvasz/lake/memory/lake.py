@@ -312,8 +312,12 @@ class MemoryLake(Lake):
         *,
         at_us: int = 0,
         on_read: Callable[[], None] = lambda: None,
+        gap_lsn: int | None = None,
     ) -> Receipt:
-        """See `kuvasz.ports.Lake.repair`: rows in memory are as quickly copied as compared."""
+        """See `kuvasz.ports.Lake.repair`: rows in memory are as quickly copied as compared.
+
+        A gap that is closed is forgotten.
+        """
         keeps = self._tables[feed.target].rows.is_growing
         wanted = () if keeps else requests
 
@@ -356,6 +360,7 @@ class MemoryLake(Lake):
         with table.lock:
             table.rows.replace(feed.source, table.sid(feed), parts, keeps=keeps)
             snapshot = table.make_visible({feed.source: position})
+            table.positions[feed.source] = position
             table.note_rule(feed)
             table.era.accept({feed.source: position.lsn})
         return Receipt(

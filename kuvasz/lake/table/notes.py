@@ -135,13 +135,26 @@ class Notes:
         text = self._table.property_of(name)
         return gaps.parse({} if text is None else {name: text}, source, self._table.name)
 
-    def close_gap(self, changeset: Changeset, source: str, to_lsn: int, until_us: int) -> None:
-        """Have a commit close the gap of a source that is open, if there is one; see `Gap` for LSN and time."""
+    def close_gap(
+        self, changeset: Changeset, source: str, to_lsn: int, until_us: int, gap_lsn: int | None = None
+    ) -> None:
+        """Have a commit close the gap of a source that is open, if there is one; see `Gap` for LSN and time.
+
+        Else it notes the one that begins at `gap_lsn`, if there was one.
+        """
         found = self.gaps(source)
         gap = gaps.open_one(found)
+        if gap is None and gap_lsn is not None:
+            gap = Gap(from_lsn=gap_lsn, noticed_us=time.time_ns() // 1000)
+            found = (*found, gap)
         if gap is not None:
             closed = dataclasses.replace(gap, to_lsn=to_lsn, until_us=until_us)
             changeset.properties[gaps.PREFIX + source] = gaps.render((*found[:-1], closed))
+
+    def keep(self, changeset: Changeset) -> None:
+        """Store what a commit was to note that was not made, for no row changes by it."""
+        if changeset.properties:
+            self._table.set_properties(changeset.properties)
 
     def drop_position(
         self, source: str, *, to_repair: bool, is_gone: bool = False, gap_lsn: int | None = None

@@ -27,6 +27,8 @@ class GapStarts:
         #: where the WAL ended when an earlier process last knew that no table had missed anything; 0: unknown
         self.looked_lsn = 0
         self.falls = 0  #: how often `fall_back` was called: what was looked at before proves nothing behind it
+        #: by `SourceTableSpec.key`: tables that are to be compared for their gaps, and follow until then
+        self.following: set[str] = set()
         self._is_begun = False
         #: by `SourceTableSpec.key`: where the WAL ended before the last look of this process that found none missing
         self._proved: dict[tuple[Evidence, str], int] = {}
@@ -82,6 +84,16 @@ class GapStarts:
         """
         self._begin(spec, self._proved.get((evidence, spec.key), 0) or self.looked_lsn)
 
+    def follow(self, spec: SourceTableSpec, at_lsn: int) -> None:
+        """Have a table follow until it is compared.
+
+        Args:
+            spec: The table.
+            at_lsn: Its position: the gap begins there at the latest.
+        """
+        self._begin(spec, at_lsn)
+        self.following.add(spec.key)
+
     def _begin(self, spec: SourceTableSpec, at_lsn: int) -> None:
         if at_lsn:
             self._from[spec.key] = min(at_lsn, self._from.get(spec.key, at_lsn))
@@ -92,6 +104,7 @@ class GapStarts:
 
     def drop(self, spec: SourceTableSpec) -> None:
         """Forget from where a table may have missed changes: the lake remembers the gap."""
+        self.following.discard(spec.key)
         self._from.pop(spec.key, None)
 
 

@@ -44,10 +44,11 @@ from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.tables import earlier_start
+from kuvasz.sync.tables.approach import Approach
 from kuvasz.sync.tables.copy_hours import CopyHours
 from kuvasz.sync.tables.copy_ledgers import CopyFacts, CopyLedgers
 from kuvasz.sync.tables.copy_server import CopyServer
-from kuvasz.sync.tables.copy_snapshot import CopySnapshot
+from kuvasz.sync.tables.copy_snapshot import CopySight, CopySnapshot
 from kuvasz.sync.tables.replaced_rows import ReplacedRows
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.partition_notes import PartitionNotes
@@ -78,6 +79,7 @@ class Copies:
         looks: Told what a snapshot has.
         approvals: What a person has agreed to.
         notes: What the lake remembers of partitions.
+        approach: Brings tables to where a snapshot is.
         look: Looks at a table anew; in threads.
         published: Returns by which catalog rows a table was published at its last look.
     """
@@ -89,6 +91,7 @@ class Copies:
         looks: LastLooks,
         approvals: Approvals,
         notes: PartitionNotes,
+        approach: Approach,
         *,
         look: Callable[[SourceTableSpec], bool],
         published: Callable[[SourceTableSpec], str],
@@ -105,6 +108,7 @@ class Copies:
         self._looks = looks
         self._approvals = approvals
         self._notes = notes
+        self._approach = approach
         self._look = look
         self._published = published
 
@@ -161,6 +165,23 @@ class Copies:
         if source_tables.position(spec) is None and not await self._context.ask(self._may_have_rows, spec):
             source_tables.release(spec)
         return False
+
+    async def compare(self, spec: SourceTableSpec, system_id: str) -> None:
+        """Compare a table that follows, once it has come to where a snapshot is; what fails is not repeated here."""
+        published = self._published(spec)
+        try:
+            await self._context.ask(self._recorded, spec)
+            async with Turn(self._permits(spec)) as turn:
+                with self._approach.begun(spec) as is_begun:
+                    if not is_begun:
+                        return
+                    with CopySnapshot(self._context, self._slot.name, await self._snapshot(spec, turn)) as taken:
+                        at = taken.taken.consistent_point
+                        if self._published(spec) == published and await self._approach.up_to(spec, at):
+                            await self._copy(spec, taken, system_id, published, turn)
+        except SourceError as error:
+            name = self._source_tables.name(spec)
+            _log.tell(Event.COPY_RETRY, source=name, table=str(spec.table), error=str(error))
 
     def _permits(self, spec: SourceTableSpec) -> asyncio.Semaphore:
         table, shared = self._source_tables.tables.get(spec.key), self._context.shared
@@ -226,7 +247,7 @@ class Copies:
 
         Unless the lake may have it: the stream would have to go on from there.
         """
-        is_waiting = self._is_due(spec) and self.hours.is_over(spec)
+        is_waiting = (self._is_due(spec) or self._approach.is_due(spec)) and self.hours.is_over(spec)
         self.hours.note(spec, is_waiting=is_waiting)
         is_held = self._context.shared.progress.is_held(self._source_tables.name(spec), spec.identifier)
         if (
@@ -256,15 +277,26 @@ class Copies:
         Raises:
             SourceError: Nobody can tell now.
         """
+        landed = self._recorded(spec)
         try:
-            landed = self._lake.recorded(spec.identifier).get(self._source_tables.name(spec))
             if landed is not None and not self._slot.is_of_now(landed):
                 self._source_tables.resync(spec, is_due=True, is_repair=spec.config.type.is_comparable)
-        except (LakeError, StateError) as error:
+        except StateError as error:
             raise SourceError(error.message, hint=error.hint) from error
         if landed is not None:
             self._approvals.closed(spec)
         return landed is not None
+
+    def _recorded(self, spec: SourceTableSpec) -> SourcePosition | None:
+        """Return how far a table is in the lake, also by a commit that nobody answered.
+
+        Raises:
+            SourceError: Nobody can tell now.
+        """
+        try:
+            return self._lake.recorded(spec.identifier).get(self._source_tables.name(spec))
+        except LakeError as error:
+            raise SourceError(error.message, hint=error.hint) from error
 
     def _copy_now(
         self,
@@ -278,7 +310,14 @@ class Copies:
         taken = under.taken
         if not self._slot.is_of_now(taken):
             raise self._other_server()
-        table, names = self._seen(spec, under)
+        sight, at = under.look(spec), taken.consistent_point
+        self._follow(spec, sight.table, at)
+        is_near = self._approach.is_under_way(spec) and self._approach.is_due(spec)
+        if not is_near:
+            self._source_tables.gap_starts.following.discard(spec.key)
+            self._note_partitions(spec, sight, at)
+        names = sight.names
+        table = dataclasses.replace(sight.table, relation=narrowed(spec, sight.table.relation))
         self._replaced.let_go(spec)
         is_skip = _is_skip(self._context, spec, published)
         start = earlier_start.lsn_of(self._context, spec) if is_skip else None
@@ -302,10 +341,14 @@ class Copies:
             if under.is_first and is_small(table):
                 self._context.lifetime.call(turn.give_back)
 
-        if not self._needs_copy(spec):
+        if is_near or not self._needs_copy(spec):
             self._ledgers.drop(spec)
             progress = self._begun(spec, ranges, begin, check)
-            self._repair(spec, table, ranges, position, progress, on_read)
+            gap_lsn = self._source_tables.gap_starts.get(spec) if is_near else None
+            self._repair(spec, table, ranges, position, progress, on_read, gap_lsn)
+            if is_near:  # last: until then, the next look at its partitions would find it as well
+                self._note_partitions(spec, sight, at)
+                self._source_tables.gap_starts.drop(spec)
             self._take_back(spec, taken, to_repair=True)
             return
         feed = feed_of(self._source, spec)
@@ -336,17 +379,12 @@ class Copies:
             lsn=lsn.render(begins_at),
         )
 
-    def _seen(self, spec: SourceTableSpec, under: CopySnapshot) -> tuple[SourceTable, snapshot.Names]:
-        """Return the table as the snapshot has it, with the columns that the map takes, and all names in it."""
-        sight, at = under.look(spec), under.taken.consistent_point
-        now = sight.table
-        self._follow(spec, now, at)
-        if now.kind is TableKind.PARTITIONED:
-            # The partitions that the snapshot knows, not those of an earlier look.
+    def _note_partitions(self, spec: SourceTableSpec, sight: CopySight, at: int) -> None:
+        """Have the lake remember the partitions that a snapshot knows, not those of an earlier look."""
+        if sight.table.kind is TableKind.PARTITIONED:
             self._notes.copied(
                 spec, sight.partitions, sight.horizon, at, unsettled=sight.unsettled, types=sight.types
             )  # fmt: skip
-        return dataclasses.replace(now, relation=narrowed(spec, now.relation)), sight.names
 
     def _follow(self, spec: SourceTableSpec, now: SourceTable, at: int) -> None:
         """Have the lake follow what the snapshot shows: the last look may have failed before it did."""
@@ -416,6 +454,7 @@ class Copies:
         position: SourcePosition,
         progress: OnProgress,
         on_read: Callable[[], None],
+        gap_lsn: int | None,
     ) -> None:
         feed = feed_of(self._source, spec)
         self._source_tables.note(spec, copy_began=0.0)  # it counts tasks of several kinds, one kind after another
@@ -426,7 +465,7 @@ class Copies:
             progress(done, 0)
 
         receipt = self._lake.repair(
-            feed, table.relation, ranges, position, tell, at_us=position.taken_us, on_read=on_read
+            feed, table.relation, ranges, position, tell, at_us=position.taken_us, on_read=on_read, gap_lsn=gap_lsn
         )  # fmt: skip
         self._approvals.closed(spec)
         self._source_tables.note(spec, rejected=sum(receipt.rejected.values()))

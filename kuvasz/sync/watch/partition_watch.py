@@ -2,7 +2,8 @@
 
 The stream has a partitioned table's changes as its root's, and of its partitions alone no TRUNCATE, ATTACH, DETACH or
 DROP; no row says which partition it is from. So what a look finds is mended by a comparison of the table with a
-snapshot, which is right whatever else happened before that.
+snapshot, which is right whatever else happened before that. A table that keeps what was follows until it is its turn
+(`kuvasz.sync.tables.approach`).
 
 Called in threads, never on the event loop.
 """
@@ -14,8 +15,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from kuvasz.config.model import Deletes
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import SourceLocked, SourceRefused, TableError
+from kuvasz.errors import SourceLocked, SourceRefused, TableError, VersionLost
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableType
 from kuvasz.source import conninfo, continuity, slots
@@ -152,6 +154,8 @@ class PartitionWatch:
                 source_tables.gap_starts.disprove(Evidence.PARTITIONS, spec)
                 self._horizons.pop(spec.key, None)
                 self._settle(spec)
+            elif spec.key in source_tables.gap_starts.following:
+                self._follow_no_more(spec)
         roots = _by_oid(
             (spec, table)
             for spec, table in partitioned
@@ -169,7 +173,8 @@ class PartitionWatch:
         trees = partitions.load(connection, roots)
         start = _LookTime(lsn=lsn, until_lsn=wal_end(connection), horizon=horizon)
         self._messages.know_leaves(roots, {oid: [leaf.oid for leaf in found] for oid, found in trees.items()})
-        for oid, spec in ((root, spec) for root in trees for spec in roots[root]):
+        following = source_tables.gap_starts.following
+        for oid, spec in ((root, spec) for root in trees for spec in roots[root] if spec.key not in following):
             try:
                 begun = dataclasses.replace(start, root=oid, types=types.get(oid, ""))
                 if self._check(connection, spec, trees[oid], begun, is_following=is_following):
@@ -230,7 +235,7 @@ class PartitionWatch:
             is_accepted = self._approvals.is_gap_accepted(spec)
             if partition_memory.needs_comparison(self._source, spec, known, change, is_accepted=is_accepted):
                 self._compare(spec, change, is_following=is_following)
-                return True
+                return spec.key not in self._source_tables.gap_starts.following
         except TableError as error:
             self._stop(spec, error)
             return True
@@ -263,7 +268,7 @@ class PartitionWatch:
     def _compare(self, spec: SourceTableSpec, change: PartitionChange, *, is_following: bool) -> None:
         """Have a table compared with its source: no row of it says which partition it is from.
 
-        One that cannot be compared has a gap then.
+        One that cannot be compared has a gap then. One that shows what was follows until it is compared.
         """
         _log.tell(
             Event.PARTITIONS_CHANGED,
@@ -272,6 +277,12 @@ class PartitionWatch:
             target=spec.identifier,
             change=str(change) or "rows of partitions that are gone were kept, and the map says so no more",
         )
+        position = self._source_tables.position(spec)
+        if _keeps_past(spec) and position is not None and not self._source_tables.look(spec).is_resync_due:
+            self._source_tables.gap_starts.note(Evidence.PARTITIONS, spec)
+            self._source_tables.gap_starts.follow(spec, position.lsn)
+            self._context.requests.send(spec.key)
+            return
         if is_following:
             self._source_tables.hold(spec)  # first: what is dropped from now on must come again
         self._source_tables.gap_starts.note(Evidence.PARTITIONS, spec)
@@ -282,6 +293,14 @@ class PartitionWatch:
             self._context.requests.send(spec.key)
         else:
             self._forget(spec)
+
+    def _follow_no_more(self, spec: SourceTableSpec) -> None:
+        """Have a table compared from where it is that failed on its way for want of what it is compared for."""
+        look = self._source_tables.look(spec)
+        if look.state is State.ERROR and isinstance(look.error, VersionLost):
+            self._source_tables.gap_starts.following.discard(spec.key)
+            self._source_tables.resync(spec, is_due=True, is_repair=True)
+            self._context.requests.send(spec.key)
 
     def _tell_unread(self, spec: SourceTableSpec, unread: dict[Partition, SourceRefused]) -> None:
         """Say once which new partitions cannot be read; they are asked again."""
@@ -323,6 +342,11 @@ def _may_be_told(
         oids -= {part.oid for part in found}
         told |= {(oid, 0) for oid in (oids or {0})}  # 0: rows of partitions that went earlier are to stay no more
     return told
+
+
+def _keeps_past(spec: SourceTableSpec) -> bool:
+    """Whether the lake shows more of a table than what its source has now, and yet can be compared with that."""
+    return spec.config.type is TableType.HISTORY or spec.config.deletes is Deletes.SOFT
 
 
 def _by_oid(tables: Iterable[tuple[SourceTableSpec, SourceTable]]) -> dict[int, tuple[SourceTableSpec, ...]]:

@@ -310,3 +310,17 @@ def test_where_nothing_is_held_or_pending_all_tables_are_as_far() -> None:
     assert {even.through(key, worker) for key in ("a", "b") for worker in (0, 1)} == {30}
     for uneven in ({"floors": {1: 25}}, {"aside": {"a": 25}}, {"held": frozenset({"a"})}):
         assert not dataclasses.replace(even, **uneven).is_even
+
+
+def test_what_a_held_table_has_over_this_connection_is_known_as_well() -> None:
+    progress = Progress()
+    progress.received("eu", 100)
+    progress.hold("eu", "t")
+    progress.restarted("eu", 2)
+    progress.routed("eu", 0, 140)
+    progress.received("eu", 150)
+    durable = progress.durable_in("eu")
+    assert (durable.through("t", 0), durable.applied("t", 0), durable.applied("t", 1)) == (100, 100, 150)
+    progress.durable("eu", 0, 140, 2)
+    durable = progress.durable_in("eu")
+    assert (durable.through("t", 0), durable.applied("t", 0)) == (100, 150)

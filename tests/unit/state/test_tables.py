@@ -334,3 +334,24 @@ def test_of_a_source_that_goes_to_another_process_nothing_is_noted_later(
     states.begin_anew(S, {})
     states.pause(T, "us")
     assert notes.all().keys() == {(T, "us")}
+
+
+def never() -> None:
+    raise AssertionError
+
+
+def test_a_table_that_goes_up_to_an_lsn_stops_there_for_whoever_gathers_what_came_over_that_connection(
+    states: TableStates,
+) -> None:
+    states.activate(T, S, 3, 500)
+    assert [states.end(T, S, epoch) for epoch in (3, 4)] == [500, 500]
+    assert states.begin_copy(T, S, hold=lambda: None)
+    assert states.get(T, S).state is State.COPYING
+    assert not states.begin_copy(T, S, hold=never), "it does not follow"
+    states.activate(T, S, 5)
+    assert [states.end(T, S, epoch) for epoch in (4, 5, 6)] == [500, None, None]
+    states.activate(T, S, 7, 900)
+    states.go_on(T, S, 8)
+    assert [states.end(T, S, epoch) for epoch in (7, 8)] == [900, None]
+    states.remove(T, S)
+    assert states.end(T, S, 7) is None

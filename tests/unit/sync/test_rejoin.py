@@ -41,9 +41,15 @@ class World(Scene):
         replays: Any = SimpleNamespace(begin=lambda: None, send=lambda spec: self._note("replay", spec))
         setup: Any = SimpleNamespace(look=self._look)
         self.postponed: list[str] = []  #: tables that are not to be copied yet, as often as they stand here
-        copies: Any = SimpleNamespace(beside=self._copy, postpone=self._postpone)
+        copies: Any = SimpleNamespace(beside=self._copy, postpone=self._postpone, compare=self._compare)
+        self.under_way: set[str] = set()
+        self.when_compared: Callable[[], object] = lambda: self.source_tables.gap_starts.drop(self.items)
+        approach: Any = SimpleNamespace(
+            is_due=lambda spec: spec.key in self.source_tables.gap_starts.following,
+            is_under_way=lambda spec: spec.key in self.under_way,
+        )
         parking: Any = SimpleNamespace(moving=asyncio.Lock())
-        self.rejoining = Rejoin(self.context, preparation, setup, copies, parking, stream, replays)
+        self.rejoining = Rejoin(self.context, preparation, setup, copies, parking, stream, replays, approach)
 
     def _note(self, what: str, spec: SourceTableSpec) -> None:
         self.did.append((what, spec.identifier))
@@ -64,6 +70,11 @@ class World(Scene):
         self._note("copy", spec)
         if not self.is_broken:
             self.copy(spec)
+
+    async def _compare(self, spec: SourceTableSpec, _: str) -> None:
+        self._note("compare", spec)
+        self.source_tables.set(spec, State.COPYING)
+        self.when_compared()
 
     async def _prepare(self, spec: SourceTableSpec) -> None:
         self.prepared.append(spec.identifier)
@@ -258,3 +269,88 @@ def test_a_table_whose_copy_counts_for_nothing_is_looked_at_again(
     done = world.run(before=lambda: world.rejoining.begin([world.items]))
     assert world.source_tables.state(world.items) is (State.PAUSED if is_paused else State.NEW)
     assert (("look", "shop.items") in done) is not is_paused
+
+
+@pytest.fixture
+def due(world: World) -> World:
+    """`items` follows, and is to be compared."""
+    world.copy(world.items)
+    world.source_tables.set(world.items, State.STREAMING)
+    world.source_tables.gap_starts.follow(world.items, 900)
+    return world
+
+
+def test_a_table_that_follows_is_compared_as_it_is_and_goes_on(due: World) -> None:
+    assert due.run("shop.items", "shop.items") == [("compare", "shop.items"), ("rejoin", "shop.items")]
+    assert due.settled == [], "it is not taken out of the stream before it is its turn"
+
+
+def test_a_new_connection_has_those_compared_that_were_to_be(due: World) -> None:
+    done = due.run(before=lambda: due.rejoining.begin([]))
+    assert done == [("compare", "shop.items"), ("rejoin", "shop.items")]
+
+
+def test_a_comparison_that_failed_is_tried_again_later_and_the_table_follows_until_then(
+    due: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later: list[str] = []
+    monkeypatch.setattr(due.requests, "send_later", lambda spec: later.append(spec.identifier))
+    due.when_compared = lambda: None
+    assert due.run("shop.items") == [("compare", "shop.items"), ("rejoin", "shop.items")]
+    assert later == ["shop.items"]
+
+
+def test_a_table_that_is_being_compared_is_moved_by_nobody_else(due: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rejoin, "_LOOK_S", 0.05)
+    due.source_tables.set(due.items, State.NEW)
+    due.under_way.add("shop.items")
+    steps = ["over", "look", "rejoin", "compare", "rejoin"]
+    due.rejoining._stream.rejoin = _following(due)  # type: ignore[method-assign]
+    done = due.run("shop.items", before=lambda: _later(due, due.under_way.clear))
+    assert done == [(step, "shop.items") for step in steps]
+
+
+def _later(world: World, change: Callable[[], None]) -> None:
+    def then() -> None:
+        world._note("over", world.items)
+        change()
+
+    asyncio.get_running_loop().call_later(0.1, then)
+
+
+def _following(world: World) -> Any:
+    async def rejoin(specs: list[SourceTableSpec], _: object) -> None:
+        for spec in specs:
+            world._note("rejoin", spec)
+            world.source_tables.set(spec, State.CATCHING_UP)
+
+    return rejoin
+
+
+def test_what_is_parked_of_a_table_comes_before_its_comparison(due: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rejoin, "_LOOK_S", 0.05)
+    due.parked.add("shop.items")
+    done = due.run("shop.items", before=lambda: _later(due, due.parked.clear))
+    assert done == [(step, "shop.items") for step in ("over", "compare", "rejoin")]
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_what_is_wanted_of_a_table_while_it_is_compared_comes_behind_that(due: World, *, is_paused: bool) -> None:
+    def meanwhile() -> None:
+        due.source_tables.gap_starts.drop(due.items)
+        if is_paused:
+            due.states.pause("shop.items", due.source.name)
+        else:
+            due.source_tables.resync(due.items, is_due=True)
+            due.is_usable = False
+
+    due.when_compared = meanwhile
+    done = due.run("shop.items")
+    assert done == [("compare", "shop.items")] + [("look", "shop.items")] * (not is_paused)
+    assert due.source_tables.state(due.items) is (State.PAUSED if is_paused else State.NEW)
+
+
+def test_a_copy_of_all_that_a_person_wants_comes_before_a_comparison(due: World) -> None:
+    due.source_tables.resync(due.items, is_due=True)
+    due.is_usable = False
+    assert due.run("shop.items") == [("look", "shop.items")]

@@ -406,3 +406,19 @@ def test_parts_of_a_transaction_are_left_until_the_next_mini_transaction_gives_t
     (work,) = gatherer.gather([], targets_of, never).works
     assert (work.target, work.abandoned) == ("shop.items", {"eu"})
     assert not gatherer.has_parts("shop.items", never)
+
+
+def test_of_a_table_that_goes_up_to_an_lsn_no_later_transaction_is_taken() -> None:
+    eu = Streams()
+    lsn = eu.items.commit_lsn()
+    early, late = eu.items.one(insert(1)), eu.items.one(insert(2))
+    end = int(late.transactions.commit_lsn[0])
+    assert lsn < end
+    gatherer = Gatherer(end=lambda _, __, epoch: end if epoch == 1 else None)
+    both = gatherer.gather([delivery(early, late, through=end + 100)], targets_of, always)
+    (work,) = both.works
+    assert (work.changes, work.through) == ((early,), {"eu": end})
+    assert both.through == {"eu": (end + 100, 1)}, "of all others it is durable"
+    assert gatherer.gather([delivery(late, through=end + 100)], targets_of, always).works == ()
+    (work,) = gatherer.gather([delivery(early, late, through=end + 100, epoch=2)], targets_of, always).works
+    assert (work.changes, work.through) == ((early, late), {"eu": end + 100})

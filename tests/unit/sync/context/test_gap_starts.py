@@ -64,3 +64,12 @@ def test_what_the_process_before_had_found_is_taken_over_once(tmp_path: Path) ->
     starts.begin(140, [scene.items])
     starts.begin(500, [scene.others])
     assert (starts.get(scene.items), starts.get(scene.others), starts.looked_lsn) == (140, None, 140)
+
+
+def test_a_table_follows_until_the_lake_knows_of_its_gap(tmp_path: Path) -> None:
+    scene, starts = Scene(tmp_path), GapStarts()
+    starts.follow(scene.items, 900)
+    starts.follow(scene.items, 950)
+    assert (starts.following, starts.get(scene.items)) == ({scene.items.key}, 900)
+    starts.drop(scene.items)
+    assert (starts.following, starts.get(scene.items)) == (set(), None)

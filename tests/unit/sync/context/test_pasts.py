@@ -19,6 +19,7 @@ FORGETS = {"GapStarts", "LastLooks", "PartitionSuspects", "PartitionWatch", "Rew
 
 #: Who remembers what is no LSN, transaction or file of a source, or asks for a comparison by it and spares none.
 KEEPS = {
+    "Approach": "tables that are being compared: a comparison of another past is of another snapshot",
     "Approvals": "what a person agreed to",
     "CaveatLog": "what was said",
     "CatchingUp": "how far a caller wants to wait",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost, LakeError, OutcomeUnknown, SourceError, TableError
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.lake.memory.table import MemoryTable
@@ -22,6 +23,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import feed_of, target_of
 from kuvasz.sync.tables import copies
+from kuvasz.sync.tables.approach import Approach
 from kuvasz.sync.tables.copies import Copies
 from kuvasz.sync.tables.copy_hours import CopyHours
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
@@ -69,9 +71,14 @@ class World(Scene):
         self.slot: Any = SimpleNamespace(name="s", snapshot=self._snapshot, history=0, is_of_now=lambda _: True)
         watch: Any = SimpleNamespace(begin=lambda *_: None)
         notes = PartitionNotes(self.context)
+        self.came_to: list[int] = []  #: LSNs that a table was brought up to
+        self.when_there: Callable[[], object] = lambda: None
+        self.approach = Approach(self.context, activate=self._no_activation, is_parked=lambda _: False)
+        monkeypatch.setattr(self.approach, "up_to", self._up_to)
         self.copies = Copies(
-            self.context, self.slot, watch, self.approvals, notes, look=self._look, published=lambda _: self.published
-        )
+            self.context, self.slot, watch, self.approvals, notes, self.approach, look=self._look,
+            published=lambda _: self.published,
+        )  # fmt: skip
         self.hours_over = False
         monkeypatch.setattr(self.copies.hours, "is_over", lambda _: self.hours_over)
         opens = SimpleNamespace(opens_at=lambda _: 7.0)
@@ -111,6 +118,23 @@ class World(Scene):
         self.looked.append(spec.identifier)
         self.when_looked()
         return True
+
+    def _no_activation(self, spec: SourceTableSpec, epoch: int, end: int) -> bool:
+        raise AssertionError
+
+    async def _up_to(self, _: SourceTableSpec, lsn: int) -> bool:
+        self.came_to.append(lsn)
+        self.when_there()
+        return self.source_tables.state(self.items) is State.COPYING
+
+    def follow(self) -> None:
+        """Have the table follow, and be compared."""
+        self.copy(self.items, lsn=1000)
+        self.states.activate("shop.items", self.source.name, 1)
+        self.source_tables.gap_starts.follow(self.items, 900)
+
+    def compare(self) -> None:
+        asyncio.run(self.copies.compare(self.items, "7"))
 
     def beside(self) -> None:
         asyncio.run(self.copies.beside(self.items, "7"))
@@ -419,3 +443,64 @@ def test_a_copy_whose_snapshot_is_too_old_leaves_its_table_in_error_and_nothing_
     world.beside()
     assert (world.source_tables.state(world.items), world.held) == (State.ERROR, frozenset())
     assert world.source_tables.position(world.items) is None
+
+
+def test_a_table_that_follows_is_compared_where_its_snapshot_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repairs: list[tuple[int, int | None]] = []
+    repair = MemoryLake.repair
+
+    def noted(lake: MemoryLake, *arguments: Any, **options: Any) -> Any:
+        position = world.source_tables.position(world.items)
+        assert position is not None, "until then, it is right up to there"
+        repairs.append((position.lsn, options["gap_lsn"]))
+        return repair(lake, *arguments, **options)
+
+    monkeypatch.setattr(MemoryLake, "repair", noted)
+    world.follow()
+    world.compare()
+    assert (world.came_to, repairs) == ([2000], [(1000, 900)])
+    position = world.source_tables.position(world.items)
+    assert position is not None
+    assert position.lsn == 2000
+    assert not world.approach.is_due(world.items)
+    assert world.source_tables.state(world.items) is State.COPYING, "until it follows again"
+    assert world.held == {"shop.items"}
+
+
+def test_a_comparison_that_fails_leaves_the_table_where_it_is(world: World) -> None:
+    world.follow()
+    world.altered = [SourceError("public.items was altered meanwhile")]
+    world.compare()
+    world.failures = [SourceError("no connection")]
+    world.states.activate("shop.items", world.source.name, 2)
+    world.compare()
+    position = world.source_tables.position(world.items)
+    assert position is not None
+    assert position.lsn == 1000
+    assert world.approach.is_due(world.items)
+    assert not world.approach.is_under_way(world.items)
+
+
+@pytest.mark.parametrize("state", [State.NEW, State.PAUSED, State.ERROR])
+def test_a_table_that_does_not_follow_is_not_compared_from_there(world: World, state: State) -> None:
+    world.follow()
+    world.source_tables.set(world.items, state)
+    world.compare()
+    assert (world.source_tables.state(world.items), world.snapshots) == (state, 0)
+
+
+def test_a_table_that_is_stopped_on_its_way_to_the_snapshot_is_not_compared(world: World) -> None:
+    world.follow()
+    world.when_there = lambda: world.source_tables.set(world.items, State.ERROR, TableError("a value does not fit"))
+    world.compare()
+    assert world.approach.is_due(world.items)
+    assert world.source_tables.state(world.items) is State.ERROR
+
+
+def test_a_table_that_follows_waits_for_its_hours_and_is_not_let_go(world: World) -> None:
+    world.follow()
+    world.hours_over = True
+    assert asyncio.run(world.copies.postpone(world.items))
+    assert world.source_tables.is_streaming(world.items)

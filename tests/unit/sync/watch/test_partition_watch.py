@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.model import Deletes
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import ChangesLost, SourceError, SourceLocked, SourceRefused
+from kuvasz.errors import ChangesLost, SourceError, SourceLocked, SourceRefused, TableError, VersionLost
 from kuvasz.model import Relation, TableName, TableType
 from kuvasz.source import slots
 from kuvasz.source.catalog import partitions
@@ -118,7 +119,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def is_compared(world: World) -> bool:
     look = world.source_tables.look(world.items)
-    return look.is_resync_due and look.is_repair
+    return (look.is_resync_due and look.is_repair) or follows_until_then(world)
+
+
+def follows_until_then(world: World) -> bool:
+    return world.items.key in world.source_tables.gap_starts.following
 
 
 def test_a_truncated_partition_has_its_table_compared(world: World) -> None:
@@ -167,7 +172,7 @@ def test_a_history_is_not_compared_before_the_stream_has_brought_what_it_has(
         world.hear(9000)
         world.look()
         assert is_compared(world), "the first look behind all that the WAL had at the start"
-        assert not world.is_put_off
+        assert world.is_put_off, "until it is compared"
 
 
 @pytest.mark.parametrize("kind", list(TableType))
@@ -594,3 +599,49 @@ def test_a_table_that_is_to_be_copied_keeps_no_truncate_of_another_timeline(
     world.horizon = partitions.blank_horizon(2) + 100
     world.look(is_following=False)
     assert world.known.truncated == ()
+
+
+@pytest.mark.parametrize("is_soft", [False, True])
+def test_a_table_that_shows_what_was_follows_until_it_is_compared(world: World, *, is_soft: bool) -> None:
+    if is_soft:
+        config = world.items.config.model_copy(update={"deletes": Deletes.SOFT})
+        world.items = dataclasses.replace(world.items, config=config)
+    else:
+        world.become(TableType.HISTORY)
+    world.hang(10, 11, file_11=99)
+    for _ in range(3):
+        world.look()
+    assert follows_until_then(world)
+    assert world.source_tables.gap_starts.get(world.items) is not None
+    assert not world.source_tables.look(world.items).is_resync_due, "whoever kuvasz is next finds it as well"
+    assert (world.source_tables.is_streaming(world.items), world.progress.held(world.source.name)) == (True, set())
+    assert world.sent == ["shop.items"], "once"
+    assert world.forgotten == []
+    assert world.is_put_off, "a job does not end before"
+    world.notes.copied(world.items, world.found, world.horizon, at=9000)
+    world.source_tables.gap_starts.drop(world.items)
+    world.look()
+    assert not is_compared(world)
+    assert not world.is_put_off
+
+
+@pytest.mark.parametrize("is_of_that", [True, False])
+def test_a_table_that_cannot_follow_for_want_of_what_it_is_compared_for_is_compared_from_where_it_is(
+    world: World, *, is_of_that: bool
+) -> None:
+    """Rows came with an attached partition, and an update leaves out their large values."""
+    world.become(TableType.HISTORY)
+    world.has_earlier_rows = True
+    world.hang(10, 11, 12)
+    for _ in range(2):
+        world.look()
+    assert follows_until_then(world)
+    gap_lsn = world.source_tables.gap_starts.get(world.items)
+    error = VersionLost("an updated row") if is_of_that else TableError("a value does not fit")
+    world.source_tables.set(world.items, State.ERROR, error)
+    world.look()
+    assert follows_until_then(world) is not is_of_that
+    look = world.source_tables.look(world.items)
+    assert (look.is_resync_due, look.is_repair) == (is_of_that, is_of_that)
+    assert world.sent == ["shop.items"] * (1 + is_of_that)
+    assert world.source_tables.gap_starts.get(world.items) == gap_lsn
