@@ -221,7 +221,9 @@ class Slot:
             for spec, position in self._positions():
                 is_proved = position.commit_lsn or position.lsn <= confirmed_lsn
                 if not is_proved and position.started_us not in {0, server.started_us}:
-                    self._source_tables.resync(spec, is_due=True, is_repair=spec.config.type.is_comparable)
+                    # A repair keeps rows of tables that cannot be compared, and a copy would have no others.
+                    is_repair = spec.config.type.is_comparable or self._source_tables.look(spec).is_repair
+                    self._source_tables.resync(spec, is_due=True, is_repair=is_repair)
 
     def _go_on(self, server: continuity.ServerState, slot: slots.SlotState, *, is_known: bool) -> None:
         """Note that the stream goes on in a slot, from there alone if nothing earlier counts any more."""

@@ -280,7 +280,9 @@ class Copies:
         landed = self._recorded(spec)
         try:
             if landed is not None and not self._slot.is_of_now(landed):
-                self._source_tables.resync(spec, is_due=True, is_repair=spec.config.type.is_comparable)
+                # A repair keeps rows of tables that cannot be compared, and a copy would have no others.
+                is_repair = spec.config.type.is_comparable or self._source_tables.look(spec).is_repair
+                self._source_tables.resync(spec, is_due=True, is_repair=is_repair)
         except StateError as error:
             raise SourceError(error.message, hint=error.hint) from error
         if landed is not None:

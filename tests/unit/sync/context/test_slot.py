@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from kuvasz.config.model import ClusterRole
 from kuvasz.errors import Retry, SlotLost, SourceError, SourceRefused, SourceReplaced
-from kuvasz.model import SourcePosition
+from kuvasz.model import SourcePosition, TableType
 from kuvasz.source import publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.staging.staged_past import StagedPast
@@ -401,3 +402,21 @@ def test_a_group_copies_again_what_a_server_that_was_started_anew_may_not_have(
     assert world.check()
     due = [world.source_tables.look(spec).is_resync_due for spec in (world.items, world.others)]
     assert due == [False, True], "the slot stands behind the first one"
+
+
+@pytest.mark.parametrize("is_repair", [True, False])
+def test_a_group_copies_no_table_in_place_of_what_another_repair_would_keep(
+    world: World, first: MemoryIndex, *, is_repair: bool
+) -> None:
+    world.slot._staged.begin_anew(1500)
+    world.copy(world.others, 1600, started_us=5)
+    config = world.others.config.model_copy(update={"type": TableType.APPEND})
+    tables = tuple(
+        dataclasses.replace(spec, config=config) if spec.key == world.others.key else spec
+        for spec in world.source_tables.source.tables
+    )
+    world.source_tables.update(dataclasses.replace(world.source_tables.source, tables=tables))
+    world.source_tables.resync(world.others, is_due=False, is_repair=is_repair)
+    assert world.check()
+    look = world.source_tables.look(world.others)
+    assert (look.is_resync_due, look.is_repair) == (True, is_repair)

@@ -504,3 +504,18 @@ def test_a_table_that_follows_waits_for_its_hours_and_is_not_let_go(world: World
     world.hours_over = True
     assert asyncio.run(world.copies.postpone(world.items))
     assert world.source_tables.is_streaming(world.items)
+
+
+@pytest.mark.parametrize("is_repair", [True, False])
+def test_what_landed_of_a_table_that_cannot_be_compared_is_not_replaced_where_it_is_no_copy(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, is_repair: bool
+) -> None:
+    """An append table that came over a gap has rows that its source lost: a copy would have no other."""
+    monkeypatch.setattr(MemoryLake, "recorded", _landed)
+    world.slot.is_of_now = lambda _: False
+    config = world.items.config.model_copy(update={"type": TableType.APPEND})
+    world.items = dataclasses.replace(world.items, config=config)
+    world.source_tables.resync(world.items, is_due=False, is_repair=is_repair)
+    world.beside()
+    look = world.source_tables.look(world.items)
+    assert (look.is_resync_due, look.is_repair) == (True, is_repair)
