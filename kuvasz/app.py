@@ -34,7 +34,7 @@ from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.budget import Budget
 from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
-from kuvasz.state.store import log_index, state_of
+from kuvasz.state.store import log_index, state_of, table_owners
 from kuvasz.state.tables import TableStates
 from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.sync import map_change
@@ -100,7 +100,7 @@ class App:
         self.patterns.is_mine = self._is_mine
         self.is_shared_out = claims is None  #: it has all that it is to have
         self.patterns.tell(config)
-        self.lake: Lake = lake or IcebergLake(config, state.witness)
+        self.lake: Lake = lake or IcebergLake(config, state.witness, owners=table_owners(config))
         self.states = TableStates(state.notes)
         self.progress = progress = Progress()
         self.budget = Budget(config.pipeline.most_waiting_bytes)

@@ -28,6 +28,7 @@
     │   ├── ForeignChange        1   human   table     someone else changed the table in the lake
     │   ├── ChangesLost          1   human   table     changes are lost that no comparison brings back
     │   ├── OtherRule            1   human   table     rows are there that another rule of the map made
+    │   ├── TableTaken           2   human   table     it is another deployment's, which hears the same log
     │   ├── TableGone            1   human   table     someone dropped the table from the lake
     │   ├── LakeRewound          1   human   table     someone set the table back in the lake
     │   ├── ParkedLost           1   human   table     changes were parked, and what they were parked in is gone
@@ -292,6 +293,13 @@ class ChangesLost(TableError):
 
 class OtherRule(TableError):
     """The map makes other rows of a table than those that are there, and a person has to say how it goes on."""
+
+
+class TableTaken(TableError):
+    """A table of the lake is another deployment's, which hears the same log."""
+
+    exit_code = 2
+    is_public = True
 
 
 class TableGone(TableError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import posixpath
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -682,27 +681,16 @@ def _together(feed: _MappedFeed) -> str | None:
 
 def _locations(feeds: _Feeds, warehouse: str) -> Iterator[Problem]:
     """No table's files lie among those of another: whatever is nobody's there is removed one day."""
-    known: dict[str, str] = {_place(warehouse): "the warehouse"}
+    known: dict[str, str] = {names.one_place(warehouse): "the warehouse"}
     for (namespace, target), (feed, *_others) in feeds.items():
         if feed.table.table_location is None:
             continue
-        mine = _place(feed.table.table_location)
+        mine = names.one_place(feed.table.table_location)
         for other, whose in known.items():
             if f"{mine}/".startswith(f"{other}/") or f"{other}/".startswith(f"{mine}/"):
                 message = f"lies in {whose}, or {whose} in it: each target needs a place of its own"
                 yield Problem(path=(*feed.path, "location"), message=message)
         known[mine] = f"the location of {namespace}.{target}"
-
-
-#: Schemes of one store: FileIOs take them for each other.
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
-
-
-def _place(location: str) -> str:
-    """Return one text for one place: a path without dots in it, a store by one scheme."""
-    scheme, separator, path = location.partition("://")
-    path = posixpath.normpath(path) if scheme == "file" else path
-    return f"{_SCHEMES.get(scheme, scheme)}{separator}{path}"
 
 
 def _one_sid_each(identifier: str, feeds: list[_MappedFeed]) -> Iterator[Problem]:

@@ -296,6 +296,12 @@ class LakeConfig(Section):
         path = self.warehouse_path
         return self.warehouse.rstrip("/") if path is None else f"file://{path.absolute()}"
 
+    def default_location(self, name: str) -> str | None:
+        """Return where the catalog puts the files of a table that is given no place; None: only it knows."""
+        if self.type is not CatalogType.JDBC:
+            return None
+        return f"{self.warehouse_location}/{name.replace('.', '/')}"
+
 
 #: Masters that make a secret for each application and hand it to its executors (Spark, "Security", "Authentication").
 _SHARE_SECRETS = ("yarn", "k8s://")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 
 from kuvasz.model import TableName
@@ -20,6 +21,9 @@ _OF_TENANT = "@"
 
 #: What Iceberg's table properties begin with that say how Parquet files are compressed.
 COMPRESSION = "write.parquet.compression-"
+
+#: Schemes of one store: FileIOs take them for each other.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 
 #: What the tags of cuts begin with.
 CUT_PREFIX = "cut_"
@@ -162,6 +166,13 @@ def object_name(database: str, sid: str | None = None) -> str:
         return name
     digest = hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=5).hexdigest()
     return f"{name[: MAX_NAME_BYTES - 1 - len(digest)]}_{digest}"
+
+
+def one_place(location: str) -> str:
+    """Return one text for one place: a path without dots in it, a store by one scheme, and no slash at its end."""
+    scheme, separator, path = location.partition("://")
+    path = posixpath.normpath(path) if scheme == "file" else path.rstrip("/")
+    return f"{_SCHEMES.get(scheme, scheme)}{separator}{path}"
 
 
 def member_name(source: str, member: str) -> str:

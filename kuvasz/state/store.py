@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.state.coordinator.pieces import SharedPieces
     from kuvasz.state.coordinator.store import CoordinatorStore
+    from kuvasz.state.lakes.ports import TableOwners
     from kuvasz.state.ports import ClusterMember, StateStore
     from kuvasz.state.shares.ports import GroupHolders
     from kuvasz.state.staged.log_groups import LogGroups
@@ -58,6 +59,12 @@ def log_groups(config: Config) -> LogGroups | None:
     return None if found is None else found.log_groups
 
 
+def table_owners(config: Config) -> TableOwners | None:
+    """Return which tables of lakes are which group's of a log; None if the map knows of no log."""
+    found = _cluster(config)
+    return None if found is None or config.cluster.log is None else found.table_owners
+
+
 def group_holders(config: Config) -> GroupHolders | None:
     """Return who applies which groups of the map; None if the map knows of no cluster."""
     found = _cluster(config)
@@ -79,4 +86,4 @@ def _cluster(config: Config) -> CoordinatorStore | None:
         return _clusters[key]
 
 
-__all__ = ["cluster_member", "group_holders", "log_groups", "log_index", "shared_pieces", "state_of"]
+__all__ = ["cluster_member", "group_holders", "log_groups", "log_index", "shared_pieces", "state_of", "table_owners"]

@@ -31,7 +31,7 @@ from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.sync.watch import renames
 from kuvasz.verbs import lakeview, text
-from kuvasz.verbs.cluster import coordinator, log_store
+from kuvasz.verbs.cluster import coordinator, log_store, own_tables
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
@@ -64,6 +64,9 @@ _COORDINATOR = Condition(
 
 #: Where changes are staged.
 _LOG = Condition(name="log", needed="written, listed, read and removed", prove=log_store.prove)
+
+#: The same, for a log may feed several lakes.
+_OWN = Condition(name="own_tables", needed="no table that another group of the log has", prove=own_tables.prove)
 
 #: Of what is looked at in a source: what one needs that only reads. Making slots and publications, and tables,
 #: are the matter of whoever applies.
@@ -470,7 +473,7 @@ def _lake(config: Config) -> list[Finding]:
     return [
         *(_prove(_LAKE, one, config) for one in _OF_LAKE),
         *([_prove(_LAKE, _GROUPS, config)] if is_asked else []),
-        *([] if config.cluster.log is None else [_prove(_LAKE, _LOG, config)]),
+        *([] if config.cluster.log is None else [_prove(_LAKE, one, config) for one in (_LOG, _OWN)]),
         *(_untried(what) for what in conditions.untried(config)),
     ]
 

@@ -98,7 +98,9 @@ def lakes(two_sources: dict[str, Database], coordinator: Database, new_process: 
     return Lakes(two_sources, coordinator, new_process)
 
 
-def test_a_second_lake_joins_under_load_is_killed_and_retired(lakes: Lakes) -> None:
+def test_a_second_lake_joins_under_load_is_killed_and_retired(
+    lakes: Lakes, new_process: Callable[..., Process]
+) -> None:
     first, blue, read = lakes.first, lakes.blue, lakes.read
     lakes.start_read()
     first.start()
@@ -130,6 +132,7 @@ def test_a_second_lake_joins_under_load_is_killed_and_retired(lakes: Lakes) -> N
         found = database.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
         assert len(found) == 1, "one slot for two lakes"
     lakes.assert_equal(first, blue)
+    refuse_one_without_a_lake_of_its_own(lakes, new_process)
     retire(lakes)
     # Who comes back begins with what it missed, or says that it missed something.
     blue.start()
@@ -138,6 +141,23 @@ def test_a_second_lake_joins_under_load_is_killed_and_retired(lakes: Lakes) -> N
     blue.kill()
     for process in (first, read):
         process.terminate()
+
+
+def refuse_one_without_a_lake_of_its_own(lakes: Lakes, new_process: Callable[..., Process]) -> None:
+    """Nor with the second one's."""
+    for name, other in {"green": lakes.first, "red": lakes.blue}.items():
+        third = new_process(lakes.groups, cluster={**lakes.blue._cluster, "group": name}, lake_of=other)
+        checked = third.run("check", "--json")
+        assert checked.returncode == 3, checked.stdout
+        (found,) = [one for one in json.loads(checked.stdout) if one["check"] == "own_tables"]
+        assert (found["ok"], "its lake is that of" in found["value"]) == (False, True)
+        third.start()
+        wait_until(lambda third=third: not third.is_running, "nothing of it can start", 120)
+        told = third.found("source_failed")
+        assert all("its lake is that of" in one["error"] for one in told)
+        assert {one["source"] for one in told} == {"shop_eu", "shop_us"}
+        assert third.run("cluster", "retire", name, "--yes").returncode == 0
+    lakes.assert_equal(lakes.first, lakes.blue)
 
 
 def retire(lakes: Lakes) -> None:

@@ -57,6 +57,7 @@ FOLLOWED = {
     r"with --config(, and start again)?$|kuvasz --config map\.yaml": (
         "acceptance/test_first_hour.py", "KUVASZ_CONFIG",
     ),
+    r"needs a lake of its own": ("unit/verbs/cluster/test_own_tables.py", "# As the hint says"),
     r"kuvasz cluster groups": ("acceptance/test_log_groups.py", '"cluster", "groups"'),
     r"kuvasz cluster retire": ("acceptance/test_log_groups.py", '"cluster", "retire"'),
     r"add --yes": ("integration/test_admin.py", '"--yes"'),

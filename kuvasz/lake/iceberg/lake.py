@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.table.table import LakeTable
     from kuvasz.model import Relation, SourcePosition
     from kuvasz.ports import CopyLedger, CopyPace, CopyRequest, Feed, Pending, Receipt, TableWork, Target
+    from kuvasz.state.lakes.ports import TableOwners
     from kuvasz.state.ports import Witness
 
 _log = EventLog(__name__)
@@ -63,12 +64,20 @@ class IcebergLake(Lake):
         config: The whole configuration.
         witness: The witness of the positions of all tables.
         session: A running Spark; started by `open` otherwise.
+        owners: Knows which tables are another group's of the same log; None: there is no other one.
     """
 
-    def __init__(self, config: Config, witness: Witness, session: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        witness: Witness,
+        session: SparkSession | None = None,
+        *,
+        owners: TableOwners | None = None,
+    ) -> None:
         self._config = config
         self.engine = Engine(config, session)
-        self._tables = Tables(config, self.engine, witness)
+        self._tables = Tables(config, self.engine, witness, owners)
         self.notes = IcebergSourceNotes(self._tables)
         self.tags = IcebergTags(self._tables)
         self.branches = IcebergBranches(self.engine)

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from kuvasz.config import names
 from kuvasz.errors import KuvaszError, LakeError, LateCommit, TableGone, TableStuck, place_of
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.format import layout, source_positions, table_identity
@@ -19,6 +20,7 @@ from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import TableType
+from kuvasz.state.lakes.ports import LakeTablePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
     from kuvasz.model import Relation, SourcePosition
     from kuvasz.ports import Feed, Target
+    from kuvasz.state.lakes.ports import TableOwners
     from kuvasz.state.ports import Witness
 
 #: How long a table that is not there is believed not to be: nobody but this process makes it.
@@ -69,10 +72,12 @@ class Tables:
         config: The whole configuration.
         engine: Where they are, once it is open.
         witness: The witness of the tables' positions.
+        owners: Knows which are another group's of the same log; None: there is no other one.
     """
 
-    def __init__(self, config: Config, engine: Engine, witness: Witness) -> None:
+    def __init__(self, config: Config, engine: Engine, witness: Witness, owners: TableOwners | None = None) -> None:
         self._config = config
+        self._owners = owners
         self._engine = engine
         self._witness = witness
         self._locks: dict[str, threading.RLock] = {}  #: by name; held by who loads it
@@ -173,9 +178,21 @@ class Tables:
         if self._missing.get(name, 0.0) > asked_at:
             return None
         begin = time.monotonic()
-        found = self._engine.catalog.load(name)
+        found = self._own(self._engine.catalog.load(name))
         if found is None:
             self._missing[name] = begin
+        return found
+
+    def _own(self, found: IcebergTable | None) -> IcebergTable | None:
+        """Return a table that the catalog has, once it is this group's.
+
+        Raises:
+            TableTaken: It is another group's.
+            StateError: The coordinator does not answer.
+        """
+        if self._owners is not None and found is not None:
+            place = names.one_place(found.location)
+            self._owners.claim(LakeTablePlace(target=found.name, uuid=found.uuid, place=place))
         return found
 
     def _table(self, found: IcebergTable, target: Target) -> LakeTable:
@@ -208,11 +225,16 @@ class Tables:
         properties |= target.properties
         if target.branch != table_identity.MAIN:
             properties[table_identity.BRANCH_PROPERTY] = target.branch
-        names = ((SID,) if target.has_sid else ()) + key
-        identifiers = names if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
+        columns = ((SID,) if target.has_sid else ()) + key
+        identifiers = columns if target.type is TableType.CLONE else ()  # elsewhere several rows may have one key
         catalog = self._engine.catalog
+        if self._owners is not None:  # before anything is written there
+            place = target.location or self._config.lake.default_location(target.name)
+            self._owners.claim(LakeTablePlace(target=target.name, place=place and names.one_place(place)))
         catalog.ensure_namespace(target.name.rpartition(".")[0])
-        return catalog.create(target.name, fields, identifiers, asked, properties, target.location)
+        made = catalog.create(target.name, fields, identifiers, asked, properties, target.location)
+        self._own(made)
+        return made
 
     def about(self, table: AboutTable) -> LakeTable:
         """Return a table about the lake, made if it is missing; it is nobody's target, and not among those here.
@@ -223,7 +245,7 @@ class Tables:
         """
         assert self._config.lake.about is not None
         target, catalog = table.target(self._config.lake.about), self._engine.catalog
-        found = catalog.load(target.name)
+        found = self._own(catalog.load(target.name))
         if found is None:
             fields = table.fields()
             properties = {
@@ -231,6 +253,7 @@ class Tables:
             }  # fmt: skip
             catalog.ensure_namespace(self._config.lake.about)
             found = catalog.create(target.name, fields, (), layout.wanted(target, fields), properties)
+            self._own(found)
         made = self._table(found, target)
         there = made.definition.schema
         missing = [AddField(field) for field in table.fields() if there.by_name(field.name) is None]
@@ -296,7 +319,7 @@ class Tables:
     ) -> None:
         """Drop a source's position; see `kuvasz.ports.Lake.forget`."""
         with self._loading(name):  # or another source might load it meanwhile, with the position
-            table, found = self.loaded.get(name), self._engine.catalog.load(name)
+            table, found = self.loaded.get(name), self._own(self._engine.catalog.load(name))
             if table is None:
                 self._witness.drop(name, source)
                 if found is not None:

@@ -30,6 +30,7 @@ from kuvasz.state.coordinator.record_document import RecordDocument
 from kuvasz.state.coordinator.witness_documents import WitnessDocuments
 from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.state.folder_lock import FolderLock
+from kuvasz.state.lakes.coordinated import CoordinatedTableOwners
 from kuvasz.state.notices.notice_documents import NoticeDocuments
 from kuvasz.state.ports import StateStore
 from kuvasz.state.shares.coordinated import CoordinatedGroups
@@ -164,6 +165,11 @@ class CoordinatorStore(StateStore):
     def log_groups(self) -> LogGroups:
         """The groups of the cluster's log."""
         return LogGroups(self._database, self._name)
+
+    @property
+    def table_owners(self) -> CoordinatedTableOwners:
+        """Which tables of lakes are which group's of the cluster's log."""
+        return CoordinatedTableOwners(self._database, self._name, self._lease)
 
     @property
     def groups(self) -> CoordinatedGroups:

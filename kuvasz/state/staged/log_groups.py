@@ -77,6 +77,7 @@ _OF_ONE: Final = "cluster = %(key)s OR starts_with(cluster, %(key)s || '/')"
 _OF_GROUPS: Final = "cluster = %(cluster)s AND name = %(name)s"
 _RETIRE: Final = {
     "lease": _OF_ONE, "node": _OF_ONE, "document": _OF_ONE, "piece": _OF_ONE, "applied_group": _OF_ONE,
+    "lake_table": _OF_ONE,
     "log_group_source": _OF_GROUPS, "log_group": _OF_GROUPS,
 }  # fmt: skip
 _IS_THERE: Final = "SELECT FROM kuvasz.log_group WHERE cluster = %(cluster)s AND name = %(name)s"

@@ -17,7 +17,7 @@ from kuvasz.config import load
 from kuvasz.config.model import SECTIONS, ClusterRole
 from kuvasz.errors import ConfigError, StateError
 from kuvasz.events import Event, EventLog
-from kuvasz.state.store import state_of
+from kuvasz.state.store import state_of, table_owners
 
 if TYPE_CHECKING:
     from kuvasz.app import App
@@ -96,7 +96,7 @@ class Standby:
         from kuvasz.lake.iceberg.lake import IcebergLake
 
         config = self.loaded.config
-        made = IcebergLake(config, state_of(config).witness)
+        made = IcebergLake(config, state_of(config).witness, owners=table_owners(config))
         made.warm_up()
         return made
 

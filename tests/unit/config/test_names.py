@@ -130,3 +130,17 @@ def test_a_star_of_a_pattern_is_any_text_and_all_else_is_itself(pattern: str, me
     tables.append(TableName(schema="x", name="items"))
     wanted = names.parse_table(pattern)
     assert {str(table) for table in tables if names.matches(wanted, table)} == meant
+
+
+@pytest.mark.parametrize(
+    ("location", "place"),
+    [
+        ("file:///lake/./wh//items/", "file:///lake/wh/items"),
+        ("s3a://lake/items/", "s3://lake/items"),
+        ("s3://lake/a/../items", "s3://lake/a/../items"),
+        ("abfs://c@a/items", "abfss://c@a/items"),
+        ("lake", "lake"),
+    ],
+)
+def test_one_place_has_one_text(location: str, place: str) -> None:
+    assert names.one_place(location) == place

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kuvasz.errors import LakeError, LateCommit, SchemaError, TableGone, TableStuck
+from kuvasz.errors import LakeError, LateCommit, SchemaError, TableGone, TableStuck, TableTaken
 from kuvasz.lake.iceberg import tables as tables_module
 from kuvasz.lake.iceberg.tables import Tables, read_index
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import TableType
+from kuvasz.state.lakes.memory import MemoryTableOwners
+from kuvasz.state.lakes.ports import LakeTablePlace
 from kuvasz.state.store import state_of
 from tests.support.changes import ITEMS, TARGET, feed, target
 from tests.support.local_lake import LocalWorld
@@ -213,3 +216,44 @@ def test_tables_are_closed_while_others_are_loaded() -> None:
     loaded.update({"shop.a": made[0], "shop.b": made[1]})
     tables.close()
     assert all(table.is_closed for table in made)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda blue: blue.prepare(target(), feed(), ITEMS),
+        lambda blue: blue.attach(target(), feed()),
+        lambda blue: blue.recorded(TARGET),
+        lambda blue: blue.forget_position(TARGET, "eu", to_repair=False, is_gone=False),
+    ],
+)
+def test_a_table_of_another_group_is_neither_read_nor_changed(
+    local_world: LocalWorld, asked: Callable[[Tables], object]
+) -> None:
+    """A group of the log that was given the first one's lake would else drop its positions, to copy all anew."""
+    local_world.prepare("eu")
+    known: dict[tuple[str | None, str], LakeTablePlace] = {}
+    state = state_of(local_world.config)
+    first, blue = (
+        Tables(local_world.config, local_world.lake.engine, state.witness, MemoryTableOwners(group, known))
+        for group in (None, "blue")
+    )
+    assert first.recorded(TARGET).keys() == {"eu"}
+    before = local_world.stored().now
+    with pytest.raises(TableTaken):
+        asked(blue)
+    assert local_world.stored().now is before
+    assert blue.all() == []
+
+
+def test_nothing_is_made_where_another_group_has_a_table(local_world: LocalWorld) -> None:
+    place = local_world.config.lake.default_location(TARGET)
+    known = {(None, "old.items"): LakeTablePlace(target="old.items", uuid="1", place=place)}
+    owners = MemoryTableOwners("blue", known)
+    blue = Tables(local_world.config, local_world.lake.engine, state_of(local_world.config).witness, owners)
+    with pytest.raises(TableTaken, match=r"whose table old\.items"):
+        blue.prepare(target(), feed(), ITEMS)
+    assert local_world.catalog.stored == {}
+    known.clear()
+    blue.prepare(target(), feed(), ITEMS)
+    assert known["blue", TARGET].uuid == blue[TARGET].definition.uuid

@@ -1,0 +1,1 @@
+"""Whose the tables of lakes are, where several lakes are fed by one log."""
