@@ -34,6 +34,7 @@ from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.budget import Budget
 from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
+from kuvasz.state.staged.ports import LogIndex
 from kuvasz.state.store import log_index, state_of, table_owners
 from kuvasz.state.tables import TableStates
 from kuvasz.state.verdicts.verdicts import Verdicts
@@ -181,6 +182,11 @@ class App:
     def sources(self) -> Sequence[SourceSync]:
         """What keeps each source replicated."""
         return self._sources.all
+
+    @property
+    def log_index(self) -> LogIndex | None:
+        """Where it is known how far the lake is with what is staged; None: nothing is."""
+        return None if self._staged is None else self._staged.index
 
     def sync(self, source: str) -> SourceSync:
         """Return what keeps a source replicated, also by the name that a member of it goes by."""

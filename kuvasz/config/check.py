@@ -223,9 +223,6 @@ def _staged(config: Config) -> Iterator[Problem]:
         return
     if config.cluster.coordinator is None:
         yield Problem(path=("cluster", "log"), message="needs cluster.coordinator, which knows what is staged")
-    if config.verify.every is not None:
-        message = "cannot be given with cluster.log: what a source was told says no more how far the lake is"
-        yield Problem(path=("verify", "every"), message=message)
     for number, group in enumerate(config.databases):
         for key, table in group.tables.items():
             for option in ("mask", "exclude", "columns"):

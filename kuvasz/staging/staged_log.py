@@ -64,7 +64,7 @@ class StagedLog:
         role: ClusterRole = ClusterRole.ALL,
         is_shared: bool = False,
     ) -> None:
-        self._index = index
+        self.index = index  #: where it is known what is staged
         self._store = store
         self._role = role
         self._is_shared = is_shared
@@ -88,9 +88,9 @@ class StagedLog:
             LakeError: The store does not.
             ConfigError: What is staged is in another folder.
         """
-        lease = self._index.open()
+        lease = self.index.open()
         self._prove_place()
-        positions = {} if self._is_shared else self._index.positions()
+        positions = {} if self._is_shared else self.index.positions()
         with self._lock:
             self._sources = {
                 name: StagedSource(name, position, self.room, self._keep_bytes)
@@ -105,10 +105,10 @@ class StagedLog:
 
     def _prove_place(self) -> None:
         """Make sure that what is staged is in this folder; two names of one folder are no difference."""
-        before, here = self._index.lies_in(), self._store.place
+        before, here = self.index.lies_in(), self._store.place
         if before == here:
             return
-        needed = self._index.needed()
+        needed = self.index.needed()
         if needed and self._names().isdisjoint(needed):
             there = "" if before is None else f", which {'is' if len(needed) == 1 else 'are'} in {before}"
             raise ConfigError(
@@ -116,7 +116,7 @@ class StagedLog:
                 hint="set it to what it was until nothing of the log's folder is left, or move the objects there",
             )
         if self.follower is None:
-            self._index.lay(here)
+            self.index.lay(here)
 
     def _names(self) -> set[str]:
         try:
@@ -131,7 +131,7 @@ class StagedLog:
         Those of a later holder are none: this process may have lost the lease since, without having noticed. Nor is
         what others write who stage beside it, or what another log has in the same folder.
         """
-        known = set(self._index.objects())
+        known = set(self.index.objects())
         self.writer.removal.objects = len(known)
         self._store.remove([name for name in self._names() if name not in known and is_of_before(name, lease)])
 
@@ -142,7 +142,7 @@ class StagedLog:
             StateError: The coordinator does not answer.
         """
         with self._turn():
-            positions = self._index.positions()
+            positions = self.index.positions()
             with self._lock:
                 self._sources |= {
                     name: StagedSource(name, positions.get(name), self.room, self._keep_bytes) for name in names
@@ -161,7 +161,7 @@ class StagedLog:
     @property
     def group(self) -> str | None:
         """The group of the log that this process applies for, which has no slots of its own; None: the first one."""
-        return self._index.group
+        return self.index.group
 
     def _all(self) -> list[StagedSource]:
         with self._lock:
@@ -195,7 +195,7 @@ class StagedLog:
             StateError: The coordinator does not answer.
         """
         with self._turn():
-            self._index.begin_anew(name, lsn)
+            self.index.begin_anew(name, lsn)
             self.source(name).begin(self._position(name))
 
     def set_back(self, name: str, lsn: int) -> int:
@@ -207,7 +207,7 @@ class StagedLog:
         with self._turn():
             source = self.source(name)
             to = max(lsn, source.newest[1])
-            self._index.set_back(name, to)
+            self.index.set_back(name, to)
             source.set_back(to, self._position(name).past)
             return source.applied
 
@@ -217,9 +217,9 @@ class StagedLog:
         Raises:
             StateError: It begins anew where the slots are.
         """
-        found = self._index.positions().get(name)
+        found = self.index.positions().get(name)
         if found is None:
-            raise StateError(f"{self._index.place}: {name} begins anew", hint="it is looked at again")
+            raise StateError(f"{self.index.place}: {name} begins anew", hint="it is looked at again")
         return found
 
     def abandon_open(self, name: str) -> None:
@@ -232,7 +232,7 @@ class StagedLog:
         # Where there are none nothing of it is on its way: it is connected also while the store is away.
         with self._turn() if source.is_open else contextlib.nullcontext():
             # Of one that ended the last parts may be in memory alone, and those before them are needed.
-            self._index.abandon_open(name, source.newest[1], source.known.past)
+            self.index.abandon_open(name, source.newest[1], source.known.past)
             source.abandon_open()
 
     def look(self, name: str) -> StagedPosition | None:
@@ -252,7 +252,7 @@ class StagedLog:
             StateError: The coordinator does not answer, or the source is of yet another past.
         """
         with self._turn():
-            if not self._index.rejoin(name):
+            if not self.index.rejoin(name):
                 self.source(name).lose()
                 return None
             position = self._position(name)
@@ -272,7 +272,7 @@ class StagedLog:
             StateError: The coordinator does not answer, or the store cannot be written now.
         """
         with self._turn():
-            positions = self._index.positions()
+            positions = self.index.positions()
             of_now = [name for name, past in pasts.items() if name in positions and positions[name].past == past]
             for name in of_now:
                 self.source(name).begin(positions[name])
@@ -285,7 +285,7 @@ class StagedLog:
             StateError: The coordinator does not answer.
             SourceError: A group of the log hears it, and it is not read as that needs it.
         """
-        self._index.give(name, order, known, is_again=is_again)
+        self.index.give(name, order, known, is_again=is_again)
 
     def keep_orders(self, names: Collection[str]) -> None:
         """Have no others than some sources read by another process: the rest has left the map.
@@ -294,7 +294,7 @@ class StagedLog:
             StateError: The coordinator does not answer.
         """
         if self.follower is not None:
-            for name in set(self._index.wanted()) - set(names):
+            for name in set(self.index.wanted()) - set(names):
                 self.withdraw(name)
 
     def withdraw(self, name: str) -> None:
@@ -304,7 +304,7 @@ class StagedLog:
             StateError: The coordinator does not answer.
         """
         with self._turn():
-            self._index.withdraw(name)
+            self.index.withdraw(name)
 
     def forget(self, name: str) -> None:
         """Forget a source whose slot is gone.
@@ -313,7 +313,7 @@ class StagedLog:
             StateError: The coordinator does not answer.
         """
         with self._turn():
-            self._index.forget(name)
+            self.index.forget(name)
             self.room.note(name, None)
             with self._lock:
                 self._sources.pop(name, None)
@@ -336,7 +336,7 @@ class StagedLog:
         Raises:
             StateError: The coordinator does not answer.
         """
-        return self._index.slices(name, after, through=from_lsn, most=_SLICES)
+        return self.index.slices(name, after, through=from_lsn, most=_SLICES)
 
     def read(self, wanted: StagedSlice) -> SliceData:
         """Return what a slice holds.
@@ -350,10 +350,10 @@ class StagedLog:
             found = self._store.get(wanted.object, wanted.at, wanted.size)
             return slice_format.decode(found, wanted.source, wanted.first, wanted.last)
         except (FileNotFoundError, SliceDamaged) as error:
-            if wanted not in self._index.slices(wanted.source, wanted.last - 1, through=0, most=1):
+            if wanted not in self.index.slices(wanted.source, wanted.last - 1, through=0, most=1):
                 # The lake has it by now, or its transaction begins again.
                 raise SourceError(f"{place} is needed no more", hint="it is tried again") from error
-            there = self._index.lies_in()
+            there = self.index.lies_in()
             if isinstance(error, FileNotFoundError) and there not in {None, self._store.place}:
                 hint = "give all processes the same `cluster.log`, which has what is staged; it is tried again"
                 raise SourceError(f"{place} is not there: what is staged is in {there}", hint=hint) from error

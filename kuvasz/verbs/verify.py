@@ -14,6 +14,7 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.shown import escapes
+from kuvasz.state.store import log_index
 from kuvasz.verbs import remote, text
 from kuvasz.verify.mapped_tables import members_of, stray_reports
 from kuvasz.verify.read_only import ReadOnlyLake
@@ -55,19 +56,17 @@ def reports(
         ConfigError: The map has no such table or sid.
         LakeError: Spark or the catalog does not answer.
     """
-    if config.cluster.log is not None:
-        raise ConfigError(
-            "cluster.log: what a source was told says no more how far the lake is, so nothing can be compared yet",
-            hint="docs/limits.md says what does not go together with a staged log",
-        )
     chosen = _chosen(config, table, sid)
     why_not = _not_following(config)
+    index = None if config.cluster.log is None else log_index(config)
     with ReadOnlyLake(config, session) as lake:
         found: list[Report] = []
         verifications: dict[str, Verification] = {}
         for source, spec in chosen:
             if source.name not in verifications:
-                verifications[source.name] = Verification(source, lake, is_fixing=is_fixing, on_progress=on_progress)
+                verifications[source.name] = Verification(
+                    source, lake, is_fixing=is_fixing, on_progress=on_progress, index=index
+                )
             found += [
                 verifications[source.name].run(one, why_not.get((source.name, str(one.table)), ""))
                 for one in members_of(source, spec, sid)

@@ -14,6 +14,10 @@ kuvasz runs, q may lie before S: then what the permanent slot holds between q an
 difference; it is read from that slot without confirming anything. Nobody else can read the slot meanwhile: a kuvasz
 that is started waits for it, also until what differs is mended.
 
+With a staged log c is not what the slot has confirmed, which is what is staged, but how far the group of the log has
+applied that to its lake, as the log's index says (`kuvasz.verify.staged_alignment`); that passes S while it runs, and
+is waited for, and else nothing is compared. So two lakes of one log are compared with the source, each by its map.
+
 An update that leaves out a large unchanged value does not say what the row is at q: its key is looked at again with
 another snapshot, a few times, and is *undecided* at last.
 
@@ -74,6 +78,7 @@ from kuvasz.source import conninfo, failure, inserts, slots, snapshot
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.window import Window, split
+from kuvasz.state.staged.ports import LogIndex
 from kuvasz.sync.context.alignment import Alignment
 from kuvasz.sync.rules import eligibility, keyless
 from kuvasz.sync.rules.copy_condition import copy_condition
@@ -84,6 +89,7 @@ from kuvasz.sync.watch.renames import located
 from kuvasz.verify.moved import KeyHistory
 from kuvasz.verify.read_only import ReadOnlyLake, look, mend
 from kuvasz.verify.report import SHOWN, DifferingKey, Report
+from kuvasz.verify.staged_alignment import StagedAlignment
 from kuvasz.verify.standing import standing
 
 BoolMask: TypeAlias = npt.NDArray[np.bool_]
@@ -166,15 +172,24 @@ class Verification:
         lake: Where to look.
         is_fixing: Mend what differs.
         on_progress: Told how far it is.
+        index: Where it is known how far the lake is with what is staged; None: the source's slot says it.
     """
 
-    def __init__(self, source: Source, lake: ReadOnlyLake, *, is_fixing: bool, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        source: Source,
+        lake: ReadOnlyLake,
+        *,
+        is_fixing: bool,
+        on_progress: OnProgress,
+        index: LogIndex | None = None,
+    ) -> None:
         self._source = source
         self._url = source.url.get
         self._lake = lake
         self._is_fixing = is_fixing
         self._on_progress = on_progress
-        self._alignment = Alignment(source)
+        self._alignment = Alignment(source) if index is None else StagedAlignment(source, index)
         self._gave_up: SourceError | None = None  #: why no table of the source can be compared
 
     def run(self, spec: SourceTableSpec, why_not: str = "") -> Report:
@@ -264,9 +279,9 @@ class Verification:
             confirmed = self._aligned(connection, spec, taken.consistent_point)
             look(table)
             self._check_follows(spec, table)
-            at = max(position := _position(table, self._source, spec).lsn, confirmed)
-            if position > max(confirmed, taken.consistent_point):
-                _check_past(taken.pinned(conninfo.conninfo(self._url())), position, self._place(spec))
+            at = max(_position(table, self._source, spec).lsn, confirmed)
+            if at > taken.consistent_point:
+                _check_past(taken.pinned(conninfo.conninfo(self._url())), at, self._place(spec))
             seen, requests, names = self._requests(spec, taken)
             compare = functools.partial(
                 self._lake.comparison, table, feed_of(self._source, spec), seen.relation,

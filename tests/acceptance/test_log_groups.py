@@ -124,6 +124,11 @@ def test_a_second_lake_joins_under_load_is_killed_and_retired(
         blue.wait_event("committed", 5)
         lakes.wait_applied("first", "blue")
         assert lakes.known()["blue"]["is_applied"]
+        # Both are compared with the sources while these change and both are behind them.
+        for lake in (first, blue):
+            verified = lake.run("verify", "--json")
+            assert verified.returncode == 0, f"{verified.stdout}\n{verified.stderr}"
+            assert {one["source"] for one in json.loads(verified.stdout)} == {"shop_eu", "shop_us"}
     lakes.wait_applied("first", "blue")
     assert not blue.found("copied"), "nothing is copied again"
     assert not first.found("copied")
@@ -167,6 +172,8 @@ def retire(lakes: Lakes) -> None:
     assert refused.returncode == 2
     assert "is in use" in refused.stderr
     blue.terminate()
+    verified = blue.run("verify")
+    assert (verified.returncode, "no process applies what is staged" in verified.stdout) == (1, True), verified.stdout
     with Load(lakes.sources["eu"], 3), Load(lakes.sources["us"], 4):
         first.wait_event("committed", len(first.found("committed")) + 5)
     lakes.wait_applied("first")

@@ -75,6 +75,11 @@ def heard(log: Log) -> Log:
     return log
 
 
+def test_who_applies_is_known(log: Log) -> None:
+    log.blue.open()
+    assert (log.first.is_applied(), log.blue.is_applied()) == (True, True)
+
+
 def test_a_group_begins_where_the_first_one_is_and_the_log_keeps_what_follows(log: Log) -> None:
     log.blue.open()
     with pytest.raises(StateError, match="nothing is staged of eu"):
@@ -224,6 +229,8 @@ def test_a_group_has_leases_and_documents_of_its_own(database: Database, tmp_pat
     reader = CoordinatorStore(lambda: database.url, "tests", tmp_path / "reader", 3.0)
     reader._lease.role = ClusterRole.READ
     assert blue.log_index.reader() is None
+    green = CoordinatorStore(lambda: database.url, "tests", tmp_path / "green", 3.0, "green")
+    assert [store.log_index.is_applied() for store in (first, late, green)] == [True, True, False]
     assert reader._lease.take("reads", "") is None
     assert (blue.log_index.reader() or pytest.fail("there is one")).node == reader._lease.node
     with pytest.raises(ConfigError, match="no group green"):
@@ -238,7 +245,7 @@ def test_a_group_has_leases_and_documents_of_its_own(database: Database, tmp_pat
     assert first.notices.all() == {"hook": {"of": first.place}}
     assert late.notices.all() == {}
     assert database.execute("SELECT count(*) FROM kuvasz.applied_group WHERE cluster LIKE 'tests/%'") == [(0,)]
-    for store in (first, blue, late, reader):
+    for store in (first, blue, late, reader, green):
         store._database.close()
 
 

@@ -63,7 +63,7 @@ class Lake(Received):
 
         Before it has looked at a server that took over, it says so of the one before.
         """
-        if not self.is_receiving.is_set() or self.log._index.positions().get(self.name) is None:
+        if not self.is_receiving.is_set() or self.log.index.positions().get(self.name) is None:
             return set()
         there = {one.end for one in self.server.wal if one.end > self.copied_at}
         return (self.has - there) | {end for end in there - self.has if end <= self.at}

@@ -165,7 +165,10 @@ class VerificationSchedule:
         if mapped is None:
             return gone
         source, spec = mapped
-        return Verification(source, lake, is_fixing=config.verify.fix, on_progress=self._go_on).run(spec)
+        made = Verification(
+            source, lake, is_fixing=config.verify.fix, on_progress=self._go_on, index=self._app.log_index
+        )
+        return made.run(spec)
 
     def _mapped(self, config: Config, key: TableKey) -> tuple[Source, SourceTableSpec] | None:
         target, name = key

@@ -183,6 +183,10 @@ _NEEDED: Final = "SELECT DISTINCT object FROM kuvasz.log_slice WHERE cluster = %
 _LIES_IN: Final = "SELECT place FROM kuvasz.log_word WHERE cluster = %s"
 _LAY: Final = "UPDATE kuvasz.log_word SET place = %s WHERE cluster = %s"
 _OBJECTS: Final = "SELECT name FROM kuvasz.log_object WHERE cluster = %s"
+#: Whatever holds it: those who apply have it together, and who does everything has it alone.
+_IS_APPLIED: Final = """
+SELECT FROM kuvasz.lease WHERE cluster = %s AND owner IS NOT NULL AND until > clock_timestamp()
+"""
 _FORGET: Final = "DELETE FROM kuvasz.log_source WHERE cluster = %s AND source = %s"
 
 
@@ -434,6 +438,12 @@ class CoordinatedIndex(LogIndex):
     def reader(self) -> LeaseHolder | None:
         """See `LogIndex.reader`."""
         return self._lease.reader()
+
+    @override
+    def is_applied(self) -> bool:
+        """See `LogIndex.is_applied`."""
+        with self._database.session("ask who applies") as session:
+            return session.execute(_IS_APPLIED, (self._lease.cluster,)).fetchone() is not None
 
     @override
     def shared(self) -> SharedSources:

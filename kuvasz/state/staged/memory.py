@@ -232,6 +232,11 @@ class MemoryIndex(LogIndex):
         return None
 
     @override
+    def is_applied(self) -> bool:
+        """See `LogIndex.is_applied`: whoever opened it does."""
+        return self._opened > 0
+
+    @override
     def shared(self) -> SharedSources:
         """See `LogIndex.shared`."""
         return SharedSources(

@@ -220,6 +220,9 @@ class LogIndex(Protocol):
     def reader(self) -> LeaseHolder | None:
         """Return a process that reads, or did and left without a word; None: there is none."""
 
+    def is_applied(self) -> bool:
+        """Whether a process applies what is staged to the lake of whoever asks."""
+
     # Where several processes read
 
     def shared(self) -> SharedSources:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kuvasz import lsn
 from kuvasz.config.sources import Source
@@ -19,6 +19,13 @@ _STOPPED_S = 3.0
 _STUCK_S = 30.0
 
 
+class LakeStanding(NamedTuple):
+    """How far the lake is with a source, as far as is known."""
+
+    lsn: int  #: everything before it is in the lake
+    is_followed: bool  #: a kuvasz runs that gets on
+
+
 class Alignment:
     """What is known of one source's slot.
 
@@ -30,11 +37,11 @@ class Alignment:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._stuck_at: int | None = None  #: what was confirmed when it was given up
+        self._stuck_at: int | None = None  #: how far it was when it was given up
         self._is_stopped = False  #: nobody was seen reading it for so long that nobody is waited for
 
     def wait(self, connection: Any, point: int, place: str, on_waiting: Callable[[], None]) -> int:  # noqa: ANN401
-        """Wait until the slot is confirmed up to an LSN or nobody reads it; return what is confirmed.
+        """Wait until the lake is as far as an LSN or nobody brings it further; return how far it is.
 
         Args:
             connection: To the source, in autocommit.
@@ -46,30 +53,44 @@ class Alignment:
             SlotLost: There is no slot.
             SourceError: Its reader does not get on.
         """
-        slot = self._source.object_name
         last, moved_at, seen_at = -1, time.monotonic(), time.monotonic()
         while True:
-            state = slots.describe(connection, slot)
-            if state is None or state.confirmed_flush_lsn is None or state.why_lost:
-                message = f"{place}: slot {slot} is gone: how far the lake is cannot be told"
-                raise SlotLost(message, hint="start kuvasz: it says what to do")
-            confirmed, now = state.confirmed_flush_lsn, time.monotonic()
-            if state.active_pid is not None:
+            at, is_followed = self._look(connection, place)
+            now = time.monotonic()
+            if is_followed:
                 seen_at, self._is_stopped = now, False
-            if confirmed > last:
-                last, moved_at = confirmed, now
+            if at > last:
+                last, moved_at = at, now
             self._is_stopped = self._is_stopped or now - seen_at >= _STOPPED_S
-            if confirmed >= point or self._is_stopped:
-                return confirmed
-            if confirmed == self._stuck_at or now - moved_at >= _STUCK_S:
-                self._stuck_at = confirmed
-                raise SourceError(
-                    f"{place}: kuvasz has confirmed {lsn.render(confirmed)} and got no further in"
-                    f" {_STUCK_S:.0f} s; needed is {lsn.render(point)}",
-                    hint="`kuvasz status` says which table holds it: mend that, or stop kuvasz and verify then",
-                )
+            if at >= point:
+                return at
+            if self._is_stopped:
+                return self._left(at, place)
+            if at == self._stuck_at or now - moved_at >= _STUCK_S:
+                self._stuck_at = at
+                raise self._stuck(at, point, place)
             on_waiting()
             time.sleep(_LOOK_S)
 
+    def _look(self, connection: Any, place: str) -> LakeStanding:  # noqa: ANN401
+        """Look how far the lake is."""
+        slot = self._source.object_name
+        state = slots.describe(connection, slot)
+        if state is None or state.confirmed_flush_lsn is None or state.why_lost:
+            message = f"{place}: slot {slot} is gone: how far the lake is cannot be told"
+            raise SlotLost(message, hint="start kuvasz: it says what to do")
+        return LakeStanding(state.confirmed_flush_lsn, state.active_pid is not None)
 
-__all__ = ["Alignment"]
+    def _left(self, at: int, place: str) -> int:  # noqa: ARG002 (of what is staged)
+        """Return how far the lake is that nobody brings further: the slot has what follows."""
+        return at
+
+    def _stuck(self, at: int, point: int, place: str) -> SourceError:
+        return SourceError(
+            f"{place}: kuvasz has confirmed {lsn.render(at)} and got no further in"
+            f" {_STUCK_S:.0f} s; needed is {lsn.render(point)}",
+            hint="`kuvasz status` says which table holds it: mend that, or stop kuvasz and verify then",
+        )
+
+
+__all__ = ["Alignment", "LakeStanding"]

@@ -174,7 +174,7 @@ def test_a_group_of_a_log_applies_what_others_have_staged(tmp_path: Path) -> Non
     ):
         (fault,) = faults(tmp_path, f"cluster: {cluster}\n{rest}")
         assert told in fault
-    assert faults(tmp_path, f"cluster: {{group: blue, role: apply, {log}}}\n{rest}") == []
+    assert faults(tmp_path, f"cluster: {{group: blue, role: apply, {log}}}\nverify: {{every: 1d}}\n{rest}") == []
 
 
 def test_several_urls_need_different_sids(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_source_that_begins_anew_where_another_process_reads_it_begins_where_t
     world.slot._staged = StagedPast(log, world.source.name, world.shared.progress)
 
     def end(*_: object) -> None:
-        assert log._index.orders() == {}
+        assert log.index.orders() == {}
         world.found = world.state(confirmed_flush_lsn=1700)
 
     monkeypatch.setattr(slots, "end_reader", end)
