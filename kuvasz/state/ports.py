@@ -561,13 +561,17 @@ class StoredNumbers(Protocol):
 
 
 class StoredVerdicts(Protocol):
-    """The last verdict on each table that was compared with its source. Nothing raises.
+    """The last verdict on each table that was compared with its source. What cannot be kept raises nothing.
 
-    Without it all tables are compared again, as soon as their turn comes.
+    Without it all tables are compared again, as soon as their turn comes, and of none that differs is it known.
     """
 
     def all(self) -> Mapping[TableKey, Verdict]:
-        """Return all that are kept."""
+        """Return all that are kept.
+
+        Raises:
+            StateError: They cannot be read now: nobody knows what they say.
+        """
 
     def put(self, verdicts: Mapping[TableKey, Verdict | None]) -> None:
         """Keep verdicts in place of what was kept of the same tables; None forgets a table."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
@@ -78,7 +78,9 @@ class VerificationSchedule:
     async def run(self) -> None:
         """Compare until cancelled."""
         try:
-            await asyncio.to_thread(self._app.verdicts.read)
+            # Before that what is known to differ would be told no more.
+            while not await asyncio.to_thread(self._has_read):  # noqa: ASYNC110 (nobody tells)
+                await asyncio.sleep(_LOOK_S)
             while True:
                 pause_s = await self.look()
                 await asyncio.sleep(pause_s)
@@ -98,6 +100,13 @@ class VerificationSchedule:
         is_compared = await loop.run_in_executor(self._thread, self._compare_next, verify.every, now)
         took = time.monotonic() - begin
         return max(_LOOK_S, turns.pause_s(took, verify.share) if is_compared else _PAUSE_TO_LOOK * took)
+
+    def _has_read(self) -> bool:
+        try:
+            self._app.verdicts.read()
+        except StateError:  # the coordinator does not answer: its heartbeat tells
+            return False
+        return True
 
     # In the thread
 

@@ -32,9 +32,10 @@ class VerdictDocuments(StoredVerdicts):
 
     @override
     def all(self) -> dict[TableKey, Verdict]:
-        """See `StoredVerdicts.all`; none of a coordinator that does not answer."""
-        with contextlib.suppress(StateError, ValueError, KeyError, TypeError, AttributeError):
-            return {_key(name): Verdict.of_json(found) for name, found in self._documents.all().items()}
+        """See `StoredVerdicts.all`; none of what another version wrote."""
+        found = self._documents.all()
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            return {_key(name): Verdict.of_json(one) for name, one in found.items()}
         return {}
 
     @override

@@ -24,7 +24,11 @@ class Verdicts:
         self._known: dict[TableKey, Verdict] = {}
 
     def read(self) -> None:
-        """Go by what earlier processes have found."""
+        """Go by what earlier processes have found.
+
+        Raises:
+            StateError: It cannot be read now.
+        """
         found = self._stored.all()
         with self._lock:
             self._known = {**found, **self._known}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,11 @@ import pytest
 from kuvasz.admin.schedules import verify_schedule
 from kuvasz.admin.schedules.verify_schedule import VerificationSchedule
 from kuvasz.config.model import VerificationConfig
-from kuvasz.errors import LakeError
+from kuvasz.errors import LakeError, StateError
 from kuvasz.state.memory import MemoryVerdicts
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
+from kuvasz.state.verdicts.verdict_documents import VerdictDocuments
 from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.verify.report import Report
 from tests.support.admin_world import AdminWorld
@@ -202,3 +204,32 @@ def test_a_comparison_ends_with_kuvasz(scene: Scene) -> None:
     scene.app.phase = "stopping"
     with pytest.raises(verify_schedule._Closing):
         scene.schedule._go_on()
+
+
+def test_what_a_coordinator_knows_to_differ_is_asked_until_it_answers(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A difference that was found before a restart is told on, whatever the coordinator did at that moment."""
+    differs, answers = Verdict(at=scene.now, tried_at=scene.now, differences=3, left=3), [StateError("away")] * 2
+
+    class Documents:
+        def all(self) -> dict[str, object]:
+            if answers:
+                raise answers.pop()
+            return {json.dumps(ITEMS): differs.as_json()}
+
+    documents: Any = Documents()
+    scene.app.verdicts = Verdicts(VerdictDocuments(documents))
+    monkeypatch.setattr(verify_schedule, "_LOOK_S", 0.01)
+
+    async def run() -> None:
+        task = asyncio.create_task(scene.schedule.run())
+        while not scene.app.verdicts.all():
+            assert not task.done()
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+    assert scene.app.verdicts.all()[ITEMS] == differs
+    assert answers == []
