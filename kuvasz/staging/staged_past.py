@@ -31,6 +31,11 @@ class StagedPast:
         self._is_heard = False  #: as a group of the log has it: what is staged goes on from where its lake is
 
     @property
+    def is_there(self) -> bool:
+        """Whether there is a log."""
+        return self._log is not None
+
+    @property
     def is_read_elsewhere(self) -> bool:
         """Whether another process has the source's slot, and goes on with it whatever happens here."""
         return self._log is not None and self._log.follower is not None

@@ -304,6 +304,7 @@ class SourceRecord:
     proved_lsn: int = 0  #: up to which that server is known to have what the lake has, by its timeline
     witness: Applied = NONE  #: has to come again, for it proves that the server has what was copied
     looked_lsn: int = 0  #: up to which each table that streams is known to have missed nothing; 0: unknown
+    is_staged: bool = False  #: what was confirmed is what is staged, and not what is in the lake
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Self:
@@ -316,7 +317,7 @@ class SourceRecord:
             system_id=found["system_id"], timeline=int(found["timeline"]), history=int(found.get("history", 0)),
             confirmed_lsn=lsn.parse(found["confirmed"]), started_us=int(found.get("started_us", 0)),
             proved_lsn=lsn.parse(found.get("proved", "0/0")), witness=Applied(*map(int, found.get("witness", NONE))),
-            looked_lsn=lsn.parse(found.get("looked", "0/0")),
+            looked_lsn=lsn.parse(found.get("looked", "0/0")), is_staged=bool(found.get("is_staged", False)),
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
@@ -325,7 +326,7 @@ class SourceRecord:
             "system_id": self.system_id, "timeline": self.timeline, "history": self.history,
             "confirmed": lsn.render(self.confirmed_lsn), "started_us": self.started_us,
             "proved": lsn.render(self.proved_lsn), "witness": list(self.witness),
-            "looked": lsn.render(self.looked_lsn),
+            "looked": lsn.render(self.looked_lsn), "is_staged": self.is_staged,
         }  # fmt: skip
 
 

@@ -210,7 +210,8 @@ class Slot:
         error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.place)
         if error is None and publication.load(connection, self.name) is None:
             error = continuity.without_publication(self._source, self.name, standing, applied_lsn)
-        is_nothing_known = self._staged.is_forgotten and not standing.system_id  # else it is from before the log
+        # A record may be from before the log: then what was confirmed is in the lake.
+        is_nothing_known = self._staged.is_forgotten and (standing.is_staged or not standing.system_id)
         if error is None and is_nothing_known and server.slot is not None:
             error = continuity.without_record(self._source, server.slot, self._standing.place)
         if error is not None:
@@ -248,7 +249,7 @@ class Slot:
         self._standing.update(
             dataclasses.replace(
                 standing, system_id=server.system_id, timeline=server.timeline, history=self.history,
-                confirmed_lsn=max(standing.confirmed_lsn, confirmed_lsn),
+                confirmed_lsn=max(standing.confirmed_lsn, confirmed_lsn), is_staged=self._staged.is_there,
             )
         )  # fmt: skip
 
@@ -323,7 +324,7 @@ class Slot:
         self._standing.update(
             SourceRecord(
                 system_id=system_id, timeline=facts.timeline, history=self.history, confirmed_lsn=point,
-                started_us=taken.started_us,
+                started_us=taken.started_us, is_staged=self._staged.is_there,
             )
         )  # fmt: skip
         return taken

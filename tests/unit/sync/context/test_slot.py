@@ -124,6 +124,17 @@ def test_a_source_of_which_nobody_knows_what_was_staged_is_lost(world: World) ->
     world.standing.update(SourceRecord(system_id="7", timeline=1))
     assert world.check(), "it was known before there was a log"
     assert log.source(world.source.name).known.lsn == 1500
+    # The record outlives what the log's index knew of the source, and agrees with the slot.
+    assert world.standing.standing == SourceRecord(system_id="7", timeline=1, confirmed_lsn=1500, is_staged=True)
+    log = Process(MemoryIndex(), {}, ClusterRole.APPLY).log
+    world.slot._staged = StagedPast(log, world.source.name, world.shared.progress)
+    with pytest.raises(SlotLost, match="nothing is known of it in"):
+        world.check()
+    # A kuvasz without the log has let it go only when the lake had all of it.
+    world.slot._staged = StagedPast(None, world.source.name, world.shared.progress)
+    assert world.check()
+    world.slot._staged = StagedPast(log, world.source.name, world.shared.progress)
+    assert world.check()
 
 
 def test_without_a_slot_the_source_is_new(world: World) -> None:
