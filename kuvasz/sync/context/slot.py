@@ -35,6 +35,8 @@ _FAILOVER_SINCE = 170000
 class Slot:
     """One source's slot.
 
+    Large because all that a source may have become is told by one look at it.
+
     Args:
         context: The context of the source.
         standing: What was confirmed.
@@ -192,8 +194,8 @@ class Slot:
         positions = [(spec.identifier, position) for spec, position, _ in known]
         if (error := identity.stranger(self._source, server.system_id, positions)) is not None:
             return error
-        applied_lsn = max(self.applied_lsn(), *(position.lsn for _, position, _ in known))
-        why = continuity.why_replaced(self._staged.standing(self._standing.standing), applied_lsn, server)
+        standing, applied_lsn = self._agreed(server)
+        why = continuity.why_replaced(standing, max(applied_lsn, *(one.lsn for _, one, _ in known)), server)
         return (
             None if why is None else SourceReplaced(f"{place_of(self._source)}: {why}", hint=start_over(self._source))
         )
@@ -205,8 +207,8 @@ class Slot:
         server: continuity.ServerState,
     ) -> None:
         """Make sure that the source goes on from where the lake stands; the reader does so at each connection."""
-        standing = self._staged.standing(self._standing.standing)
-        applied_lsn = max(self.applied_lsn(), *(position.lsn for position in positions))
+        standing, applied_lsn = self._agreed(server)
+        applied_lsn = max(applied_lsn, *(position.lsn for position in positions))
         error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.place)
         if error is None and publication.load(connection, self.name) is None:
             error = continuity.without_publication(self._source, self.name, standing, applied_lsn)
@@ -226,6 +228,17 @@ class Slot:
                     is_repair = spec.config.type.is_comparable or self._source_tables.look(spec).is_repair
                     self._source_tables.resync(spec, is_due=True, is_repair=is_repair)
 
+    def _agreed(self, server: continuity.ServerState) -> tuple[SourceRecord, int]:
+        """Return what was confirmed, and how far the lake is, as far as a server has to agree with that.
+
+        Of one that took over, a group of the log may find staged what the first one has received of it since: that is
+        none of what the group's lake has of the one before, nor was that told of it.
+        """
+        standing = self._standing.standing
+        if self._staged.group is not None and continuity.is_rewound(standing, server):
+            return dataclasses.replace(standing, confirmed_lsn=0), self.applied_lsn(is_staged_counted=False)
+        return self._staged.standing(standing), self.applied_lsn()
+
     def _go_on(self, server: continuity.ServerState, slot: slots.SlotState, *, is_known: bool) -> None:
         """Note that the stream goes on in a slot, from there alone if nothing earlier counts any more."""
         standing, confirmed_lsn = self._standing.standing, slot.confirmed_flush_lsn or 0
@@ -235,7 +248,7 @@ class Slot:
         starts.begin(standing.looked_lsn, [spec for spec in tables.source.tables if tables.look(spec).is_repair])
         if not is_known or continuity.is_rewound(standing, server):
             # A timeline that left the old one behind the lake's positions has all of that.
-            proved_lsn = self.applied_lsn() if is_known else 0
+            proved_lsn = self._agreed(server)[1] if is_known else 0
             self._context.pasts.give_up(proved_lsn)
             standing = SourceRecord(
                 confirmed_lsn=confirmed_lsn, started_us=server.started_us, proved_lsn=proved_lsn,
@@ -253,10 +266,11 @@ class Slot:
             )
         )  # fmt: skip
 
-    def applied_lsn(self) -> int:
+    def applied_lsn(self, *, is_staged_counted: bool = True) -> int:
         """Return how far the source is in the lake, or in what is parked or staged."""
         parked = (self._parked_lsn(spec.identifier) for spec in self._source_tables.source.tables)
-        return max([self._staged.ended_lsn, *(position.lsn for _, position in self._positions()), *parked])
+        staged = self._staged.ended_lsn if is_staged_counted else 0
+        return max([staged, *(position.lsn for _, position in self._positions()), *parked])
 
     def copied(self) -> list[SourcePosition]:
         """Return the copies in the lake that no transaction of their table has followed, and that are to stay."""

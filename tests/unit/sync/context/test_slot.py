@@ -137,6 +137,33 @@ def test_a_source_of_which_nobody_knows_what_was_staged_is_lost(world: World) ->
     assert world.check()
 
 
+def test_a_group_that_looks_late_at_a_server_that_took_over_goes_on_with_what_was_staged_of_it(world: World) -> None:
+    """What is staged of the new one is no part of what the group's lake has of the one before."""
+    name, index = world.source.name, MemoryIndex()
+    index.begin_anew(name, 1200)
+    blue = index.of_group("blue")
+    blue.open()
+    blue.begin_anew(name, 0)
+    log = Process(blue, {}, ClusterRole.APPLY, "blue").log  # type: ignore[arg-type]
+    world.copy(world.items, 1200)
+    world.standing.update(SourceRecord(system_id="7", timeline=1, confirmed_lsn=1200, is_staged=True))
+    # The first one has gone on with the other server, of which much is staged by now.
+    index.set_back(name, 0x1000)
+    at = index.positions()[name]
+    index.append("a", [], {name: (at, dataclasses.replace(at, lsn=0x2000, ended=0x2000, number=1))})
+    world.timeline, world.history, world.wal_end = 2, "1\t0/1000\tpromoted", 0x3000
+    world.found = world.state(confirmed_flush_lsn=0x2000)
+    world.slot._staged = StagedPast(log, name, world.shared.progress)
+    assert world.check()
+    assert (world.standing.standing.timeline, world.standing.standing.proved_lsn) == (2, 1200)
+    assert log.source(name).applied == 1200, "it is told all that it lacks"
+    # One that had more of the server before than that left behind is lost.
+    world.standing.update(SourceRecord(system_id="7", timeline=1, confirmed_lsn=1200, is_staged=True))
+    world.history = "1\t0/400\tpromoted"
+    with pytest.raises(SlotLost, match="left timeline 1 at 0/400, and the lake has its changes up to 0/4B0"):
+        world.check()
+
+
 def test_without_a_slot_the_source_is_new(world: World) -> None:
     world.found = None
     assert not world.check()
