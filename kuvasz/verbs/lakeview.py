@@ -143,10 +143,14 @@ def snapshots_of(found: Table, name: str) -> dict[int, LakeSnapshot]:
     Raises:
         LakeError: What kuvasz noted in one is damaged.
     """
+    told = {
+        one.snapshot_id: one.summary.additional_properties if one.summary else {} for one in found.metadata.snapshots
+    }
     return {
         one.snapshot_id: LakeSnapshot(
             id=one.snapshot_id, parent_id=one.parent_snapshot_id, at_ms=one.timestamp_ms,
-            positions=source_positions.parse(one.summary.additional_properties if one.summary else {}, name),
+            positions=source_positions.parse(told[one.snapshot_id], name),
+            newest_us=source_positions.parse_newest(told[one.snapshot_id]),
         )
         for one in found.metadata.snapshots
     }  # fmt: skip

@@ -20,8 +20,9 @@ from kuvasz.lake.format.schema import Field, LakeSchema
 from kuvasz.lake.format.schema_steps import AddField, RenameField
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.table import commits
-from kuvasz.model import LakeType, SourcePosition, ValueType
+from kuvasz.model import POSTGRES_EPOCH_US, LakeType, SourcePosition, ValueType
 from kuvasz.ports import Failure, Receipt
+from kuvasz.verbs.lakeview import LakeView
 from tests.support.changes import ITEMS, SAME, TARGET, Lines, Sender, delete, feed, insert, target, update, work
 from tests.support.lake import LakeFolder
 from tests.support.worlds import IcebergWorld
@@ -369,6 +370,22 @@ def test_a_table_begins_again_behind_a_late_commit_of_a_killed_process(world: Ic
     assert world.of("eu").keys() == {1, 2, 77}
     world.applied(work(eu.one(insert(4))))
     assert world.of("eu").keys() == {1, 2, 77, 4}, "and 3, which the late commit had, is skipped"
+
+
+def test_no_snapshot_is_of_a_time_before_a_transaction_that_it_shows(world: IcebergWorld) -> None:
+    """One that was replicated has the time of its own server, and may be the last one of a commit."""
+    world.prepare("eu")
+    eu = Sender()
+    world.applied(work(eu.one(insert(1))))
+    newer = eu.transactions([insert(2)], [insert(3)])
+    first, second = newer.transactions.commit_us[0], newer.transactions.commit_us[0] - 500
+    newer.transactions.commit_us[1] = second
+    world.applied(work(newer))
+    seen = LakeView(world.config).lineage(TARGET)
+    assert seen is not None
+    before, after = seen.lineage.steps[-2:]
+    times = [int(us) + POSTGRES_EPOCH_US for us in (second, first - 1, first)]
+    assert [seen.lineage.at_time(us) for us in times] == [before, before, after]
 
 
 def test_a_tag_names_what_another_writer_has_mended(world: IcebergWorld) -> None:

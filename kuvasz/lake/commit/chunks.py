@@ -77,6 +77,8 @@ class Cut:
     rows_of: dict[str, int]  #: source -> its part of `rows`
     skipped: int  #: rows that the target has already
     commit_us: int
+    #: source -> newest commit time of its whole transactions here, which need not be the last one's
+    newest_us: dict[str, int] = dataclasses.field(default_factory=dict)
     events: Events = dataclasses.field(default_factory=dict)  #: how far transactions are counted, for the next cut
 
     def without(self, sources: Collection[str]) -> Cut:
@@ -92,6 +94,7 @@ class Cut:
             rows=sum(rows_of.values()),
             rows_of=rows_of,
             commit_us=max((at.commit_us for at in positions.values()), default=0),
+            newest_us={source: us for source, us in self.newest_us.items() if source not in sources},
             events={key: value for key, value in self.events.items() if key[0] not in sources},
         )
 
@@ -152,6 +155,7 @@ def cut(
     filling: dict[str, Chunk] = {}
     positions: dict[str, SourcePosition] = {}
     rows_of: dict[str, int] = {}
+    newest_us: dict[str, int] = {}
     skipped = commit_us = 0
     for change in changes:
         floor = accepted.get(change.source, 0)
@@ -166,6 +170,7 @@ def cut(
                     positions[change.source] = SourcePosition(
                         lsn=change.end_lsn, commit_lsn=change.commit_lsn, xid=change.xid, commit_us=change.commit_us
                     )  # fmt: skip
+                    newest_us[change.source] = max(newest_us.get(change.source, 0), change.commit_us)
                 commit_us = max(commit_us, change.commit_us)
             continue
         first, start = _after(change, floor)
@@ -186,6 +191,8 @@ def cut(
                 xid=int(transactions.xid[last]),
                 commit_us=int(transactions.commit_us[last]),
             )
+            newest = int(transactions.commit_us[first : last + 1].max())
+            newest_us[change.source] = max(newest_us.get(change.source, 0), newest)
         rows_of[change.source] = rows_of.get(change.source, 0) + total - start
         counted = 0 if counter is None else counter.count(change, first)
         unfinished = int(transactions.commit_lsn[-1])
@@ -204,6 +211,7 @@ def cut(
         rows_of=rows_of,
         skipped=skipped,
         commit_us=commit_us,
+        newest_us=newest_us,
         events={} if counter is None else counter.events,
     )
 

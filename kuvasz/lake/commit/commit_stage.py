@@ -239,6 +239,8 @@ class CommitStage:
                 for counted in result.operations:
                     layer.operations = layer.operations.plus(counted)
         writer.conclude(written.work.through.keys() - written.work.open_sources)
+        for source, newest in written.cut.newest_us.items():
+            changeset.newest_us[source] = max(changeset.newest_us.get(source, 0), newest)
         late = writer.rejected if isinstance(writer, CloneWriter) else []
         self._note_rejected(table, changeset, [*written.rejected(), *late])
 

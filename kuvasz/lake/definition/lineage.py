@@ -25,6 +25,8 @@ class LakeSnapshot:
     parent_id: int | None
     at_ms: int  #: when it was committed, by the clock of who did, ms since 1970 UTC
     positions: Mapping[str, SourcePosition] = dataclasses.field(default_factory=dict)  #: in its summary, by source
+    #: source -> newest commit time of what it brought, where that is not the last transaction's, µs since 2000 UTC
+    newest_us: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,7 @@ class ShownSource:
 
     position: SourcePosition | None  #: None: the snapshot that brought it was expired
     by_ms: int  #: it was there by then, ms since 1970 UTC, by kuvasz's clock
+    newest_us: int = 0  #: as in `LakeSnapshot`
 
     @property
     def commit_us(self) -> int | None:
@@ -42,7 +45,9 @@ class ShownSource:
 
     def exceeds_time(self, us: int) -> bool:
         """Whether it shows more than what had committed by a time. A copy counts as old as its commit here."""
-        return (self.by_ms * 1000 if self.commit_us is None else self.commit_us) > us
+        if self.commit_us is None:
+            return self.by_ms * 1000 > us
+        return max(self.commit_us, self.newest_us + POSTGRES_EPOCH_US if self.newest_us else self.commit_us) > us
 
     def exceeds(self, lsn: int) -> bool | None:
         """Whether it shows more than what committed before an LSN; None: nobody knows any more."""
@@ -134,7 +139,10 @@ def _steps(chain: list[LakeSnapshot], positions: Mapping[str, SourcePosition], *
         if not is_whole:
             shown |= {name: ShownSource(position=None, by_ms=first) for name in moved}
     for snapshot in chain:
-        brought = {name: ShownSource(position=at, by_ms=snapshot.at_ms) for name, at in snapshot.positions.items()}
+        brought = {
+            name: ShownSource(position=at, by_ms=snapshot.at_ms, newest_us=snapshot.newest_us.get(name, 0))
+            for name, at in snapshot.positions.items()
+        }
         shown = shown | brought
         yield Shown(snapshot=snapshot, sources=shown)
 

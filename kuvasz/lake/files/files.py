@@ -248,6 +248,7 @@ class Changeset:
         self.moved: dict[int, tuple[int, Int32s]] = {}  #: file -> that which took its rows, and where each is, or -1
         self.obsolete: list[str] = []  #: new files that others took the place of, needed until the commit is there
         self.operations = NO_OPERATIONS  #: of the sources' rows that it is made of
+        self.newest_us: dict[str, int] = {}  #: source -> newest commit time among its transactions, µs since 2000 UTC
         self.sent: Sent | None = None  #: the commit, once it was sent
         self.is_there = False  #: it is committed, and the table knows
         self.is_outcome_unknown = False  #: it was sent, and nobody knows whether it is there

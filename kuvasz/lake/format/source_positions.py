@@ -12,6 +12,7 @@ may move two sources at a time. Earlier versions wrote JSON: ``{"lsn": "0/1A2B",
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,11 @@ from kuvasz.errors import LakeError, place_of
 from kuvasz.model import SourcePosition
 
 PREFIX = "kuvasz.position."
+
+#: Begins an entry of a snapshot's summary with a commit time that is newer than that of the position's transaction,
+#: in µs since 2000 UTC and base 36: by whose clock the source committed is its own affair, and a replicated
+#: transaction has the time of another server.
+NEWEST_PREFIX = "kuvasz.newest."
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -68,6 +74,30 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourcePosition
         for name, value in properties.items()
         if name.startswith(PREFIX)
     }
+
+
+def newest(positions: Mapping[str, SourcePosition], newest_us: Mapping[str, int]) -> dict[str, str]:
+    """Return what a summary says of sources whose newest commit time is not that of their last transaction.
+
+    Args:
+        positions: Where the commit brings the sources.
+        newest_us: The newest commit time of each source that it has changes of.
+    """
+    return {
+        NEWEST_PREFIX + source: _number(newest_us[source])
+        for source, position in positions.items()
+        if newest_us.get(source, position.commit_us) > position.commit_us
+    }
+
+
+def parse_newest(summary: Mapping[str, str]) -> dict[str, int]:
+    """Return what `newest` noted in a summary; what cannot be read was not."""
+    found = {}
+    for name, value in summary.items():
+        with contextlib.suppress(ValueError):
+            if name.startswith(NEWEST_PREFIX):
+                found[name.removeprefix(NEWEST_PREFIX)] = _value(value)
+    return found
 
 
 def lsn_of(text: str) -> int:

@@ -128,7 +128,9 @@ class CommitBuilder:
         return TableCommit(
             snapshot_id=self._index.snapshot_id,
             properties=properties,
-            summary=_told(properties) | changeset.summary,
+            summary=_told(properties)
+            | position_properties.newest(positions, changeset.newest_us)
+            | changeset.summary,
             data_files=[file.json for file, _ in changeset.added.values()],
             added_deletes=[file.json for file in delete_files],
             removed_deletes=[text for entry in (*known, *dropped) for text in entry.own_deletes],

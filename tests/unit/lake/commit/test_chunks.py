@@ -119,3 +119,15 @@ def test_an_era_only_moves_forward() -> None:
     era = WriteEra.begin({"eu": SourcePosition(lsn=5)})
     era.accept({"eu": 3, "us": 7})
     assert era.accepted == {"eu": 5, "us": 7}
+
+
+def test_the_newest_commit_time_need_not_be_that_of_the_last_transaction() -> None:
+    """A replicated transaction has the time of its own server, and the clock of a source may be set back."""
+    eu = Sender()
+    segment, late = eu.transactions([insert(1)], [insert(2)], [insert(3)]), eu.truncation()
+    segment.transactions.commit_us[:] = (10, 70, 30)
+    cut = chunks.cut([segment], {}, 1 << 20)
+    assert (cut.newest_us, cut.positions["eu"].commit_us) == ({"eu": 70}, 30)
+    assert chunks.cut([segment], {"eu": int(segment.transactions.end_lsn[1])}, 1 << 20).newest_us == {"eu": 30}
+    assert chunks.cut([late, eu.part(eu.commit_lsn(), insert(4))], {}, 1 << 20).newest_us == {"eu": late.commit_us}
+    assert cut.without({"eu"}).newest_us == {}

@@ -63,6 +63,19 @@ def test_a_time_is_shown_by_the_newest_snapshot_of_commits_until_then(second: fl
     assert at_second(THREE, second) == snapshot
 
 
+def test_a_snapshot_is_as_young_as_the_newest_transaction_in_it_whichever_came_last() -> None:
+    newest = round(25 * 1e6) - POSTGRES_EPOCH_US
+    snapshots = {
+        1: LakeSnapshot(id=1, parent_id=None, at_ms=10_000, positions={"eu": streamed(108, 9)}),
+        2: LakeSnapshot(
+            id=2, parent_id=1, at_ms=30_000, positions={"eu": streamed(208, 19)}, newest_us={"eu": newest}
+        ),
+    }
+    found = lineage_of(snapshots, 2, {"eu": streamed(208, 19)})
+    assert [at_second(found, second) for second in (8, 9, 19, 24.999, 25)] == [None, 1, 1, 1, 2]
+    assert at_lsn(found, eu=208) == 2
+
+
 def test_a_snapshot_that_only_rewrites_shows_what_the_one_before_did() -> None:
     second, third = THREE.steps[1:3]
     assert second.sources == third.sources

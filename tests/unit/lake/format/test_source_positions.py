@@ -64,3 +64,10 @@ def test_a_damaged_position_is_named(value: str) -> None:
     with pytest.raises(LakeError, match=r"table shop.items: property kuvasz.position.eu is not a position") as caught:
         source_positions.parse({"kuvasz.position.eu": value}, "shop.items")
     assert caught.value.hint
+
+
+def test_the_newest_commit_time_is_noted_where_it_is_not_the_positions() -> None:
+    position = dataclasses.replace(OLD, commit_us=70)
+    told = source_positions.newest({"eu": position, "us": position, "ap": position}, {"eu": 71, "us": 70})
+    assert told == {"kuvasz.newest.eu": "1z"}
+    assert source_positions.parse_newest(told | {"kuvasz.newest.us": "?", "other": "1"}) == {"eu": 71}
