@@ -34,6 +34,7 @@ from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.table.commit_builder import CommitBuilder
 from kuvasz.lake.table.commit_yield import YIELD_PROPERTY
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, is_set_back
 from kuvasz.lake.table.readers import Readers
 from kuvasz.lake.table.recovery import ReadKeys
 from kuvasz.lake.table.table import LakeTable
@@ -292,11 +293,15 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
 def _send(table: LakeTable, changeset: Changeset) -> None:
     """Commit on top of the last look; no source gets any further by it.
 
-    The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer.
+    The id of the last commit stays that of the running kuvasz, which may be waiting for a lost answer. Who sets the
+    table back behind what was mended takes that away, which is seen like any other loss; where someone had set it
+    back before, that is to be seen still.
     """
     sent = CommitBuilder(table.definition, table.index, changeset).finish({})
+    anchor = sent.commit.properties.get(ANCHOR_PROPERTY)
+    told = {} if anchor is None or is_set_back(table.table) else {ANCHOR_PROPERTY: anchor}
     commit = dataclasses.replace(
-        sent.commit, properties={}, removed_properties=(YIELD_PROPERTY,), summary=changeset.summary
+        sent.commit, properties=told, removed_properties=(YIELD_PROPERTY,), summary=told | changeset.summary
     )
     try:
         table.index.snapshot_id, _ = table.table.commit(commit)

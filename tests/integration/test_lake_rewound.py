@@ -11,10 +11,12 @@ import pytest
 from kuvasz.config.model import Config, OnLakeRewound
 from kuvasz.state.tables import State
 from kuvasz.sync.context import requests
+from kuvasz.verbs import verify
 from kuvasz.worker import lake_patrol
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
+from tests.support.verify_bench import Bench
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -63,12 +65,12 @@ def change_twice(pipeline: Pipeline, database: Database) -> None:
         pipeline.wait_applied(database)
 
 
-def roll_back(lake: LakeFolder) -> None:
+def roll_back(lake: LakeFolder, to: int = 1) -> None:
     rows = lake.session.sql(f"SELECT snapshot_id FROM {lake.catalog}.shop.items.snapshots ORDER BY committed_at")
     jvm = lake.session._jvm
     table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(lake.session._jsparkSession,
                                                                      f"{lake.catalog}.shop.items")  # fmt: skip
-    table.manageSnapshots().rollbackTo(rows.collect()[1].snapshot_id).commit()
+    table.manageSnapshots().rollbackTo(rows.collect()[to].snapshot_id).commit()
 
 
 def test_a_rollback_stops_the_table_and_a_copy_brings_it_back(filled: Database, lake_folder: LakeFolder) -> None:
@@ -193,8 +195,34 @@ def test_a_catalog_from_before_a_table_was_parked(
             assert_equal(pipeline, filled)
 
 
-def repairing(lake: LakeFolder, database: Database) -> Config:
-    config = lake.config(group({None: database}, {"items": None, "others": None}))
+@pytest.mark.parametrize("kind", ["clone", "history"])
+def test_what_verify_has_mended_is_missed_as_well(
+    filled: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(lake_patrol, "PATROL_S", 0.2)
+    config = repairing(lake_folder, filled, kind)
+    bench = Bench(config, lake_folder)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        change(filled, 0)
+        pipeline.wait_applied(filled)
+        bench.sql("DELETE FROM LAKE.items WHERE id = 7")
+        assert [report.mended for report in bench.verify(table="items", is_fixing=True)] == [1]
+        assert [report.differences for report in bench.verify(table="items")] == [0]
+        roll_back(lake_folder, to=-2)
+
+        def is_mended() -> bool:  # it cannot be compared while it is repaired
+            (report,) = verify.reports(config, table="items", session=lake_folder.session)
+            return (report.error, report.differences) == ("", 0)
+
+        wait_until(is_mended, "the repair has brought it back")
+        change(filled, 1)
+        pipeline.wait_applied(filled)
+        assert [report.differences for report in bench.verify(table="items")] == [0]
+
+
+def repairing(lake: LakeFolder, database: Database, kind: str = "clone") -> Config:
+    config = lake.config(group({None: database}, {"items": {"type": kind}, "others": None}))
     return config.model_copy(
         update={"lake": config.lake.model_copy(update={"on_lake_rewound": OnLakeRewound.REPAIR})}
     )

@@ -14,6 +14,7 @@ from kuvasz.errors import ForeignChange, InternalError, SchemaError, TableError
 from kuvasz.fold.difference import Difference
 from kuvasz.lake.copies.repair import wanted_keys
 from kuvasz.lake.executors.comparison_tasks import Fetched
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import POSTGRES_EPOCH_US, TableType
 from kuvasz.verify import read_only
@@ -104,10 +105,23 @@ def test_what_differs_is_mended_in_one_commit_that_moves_no_source(bench: Bench)
         ("eu", 1): (1, "b"), ("eu", 2): (20, "b"), ("eu", 4): (4, "b"), ("us", 1): (7, "b"),
     }  # fmt: skip
     now = bench.world.stored().now
-    assert now.properties == before.properties, "the id of the last commit stays that of the running kuvasz"
-    assert now.snapshots[-1].summary == {"kuvasz.mend": "3"}
+    anchor = now.properties[ANCHOR_PROPERTY]
+    assert anchor != before.properties[ANCHOR_PROPERTY]
+    others = {ANCHOR_PROPERTY: before.properties[ANCHOR_PROPERTY]}
+    assert now.properties | others == before.properties, "the id of the last commit stays that of the running kuvasz"
+    assert now.snapshots[-1].summary == {"kuvasz.mend": "3", ANCHOR_PROPERTY: anchor}
     bench.world.applied(work(Sender(start=5000).one(update(2, 21), delete(4))))
     assert bench.world.of("eu") == {1: (1, "b"), 2: (21, "b")}
+
+
+def test_a_table_that_was_set_back_before_is_so_still_behind_what_is_mended(bench: Bench) -> None:
+    stored = bench.world.stored()
+    stored.now.properties[ANCHOR_PROPERTY] = "of a commit that was rolled back"
+    table = bench.table()
+    found, fetched = bench.compared(table, *ROWS)
+    assert mend(table, feed(), found, fetched) == 3
+    assert stored.now.properties[ANCHOR_PROPERTY] == "of a commit that was rolled back"
+    assert stored.now.snapshots[-1].summary == {"kuvasz.mend": "3"}
 
 
 def test_rows_that_are_not_wanted_any_more_stay_out(bench: Bench) -> None:
