@@ -66,6 +66,8 @@ class NoticeProgress:
     number: int = 1
     seen: dict[str, str] = dataclasses.field(default_factory=dict)  #: target -> up to which snapshot
     waiting: collections.deque[Entry] = dataclasses.field(default_factory=collections.deque)
+    #: targets of which what there was before it has been passed: all that follows is told, whatever the clocks say
+    begun: set[str] = dataclasses.field(default_factory=set)
     is_whole: bool = True  #: what was kept before is part of it
 
     @classmethod
@@ -79,12 +81,14 @@ class NoticeProgress:
             int(found["since_ms"]), int(found["number"]),
             {str(target): str(seen) for target, seen in found["seen"].items()},
             collections.deque(dict(entry) for entry in found["waiting"]),
+            {str(target) for target in found.get("begun", found["seen"])},
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON of it."""
         return {
             "since_ms": self.since_ms, "number": self.number, "seen": dict(self.seen), "waiting": list(self.waiting),
+            "begun": sorted(self.begun),
         }  # fmt: skip
 
 
@@ -174,9 +178,9 @@ class Webhook:
         """Tell what one request takes; whether there may be more."""
         with self._lock:
             entries, removed = list(itertools.islice(self._told.waiting, _MOST)), self.counts.removed
-        waited, seen, standing = len(entries), dict(self._told.seen), dict(self._standing)
+        waited, seen, standing, begun = len(entries), dict(self._told.seen), dict(self._standing), {*self._told.begun}
         if NoticeKind.COMMIT in self.config.on:
-            entries += self._commits(_MOST - waited, seen, standing)
+            entries += self._commits(_MOST - waited, seen, standing, begun)
         if entries:
             body = notice.body_of(self.label, self._told.number, entries)
             at_s = int(time.time())
@@ -187,17 +191,17 @@ class Webhook:
             self._send(self.config.webhook.get(), body, headers)
             self._succeed(len(entries))
         with self._lock:
-            has_moved = bool(entries) or seen != self._told.seen
+            has_moved = bool(entries) or seen != self._told.seen or begun != self._told.begun
             self._is_new = self._is_new or has_moved
             self._remove(removed + waited - self.counts.removed)  # some may have been dropped meanwhile
             self._told.number += bool(entries)
-            self._told.seen = seen
+            self._told.seen, self._told.begun = seen, begun
         self._standing = standing
         self.keep()
         return has_moved
 
-    def _commits(self, most: int, seen: dict[str, str], standing: dict[str, object]) -> list[Entry]:
-        """Return commits that nobody was told of, and note that in `seen` and `standing`."""
+    def _commits(self, most: int, seen: dict[str, str], standing: dict[str, object], begun: set[str]) -> list[Entry]:
+        """Return commits that nobody was told of, and note that in `seen`, `standing` and `begun`."""
         found: list[Entry] = []
         for target, now in self._about.standing().items():
             if standing.get(target) == now or len(found) >= most:
@@ -207,8 +211,11 @@ class Webhook:
             told = [
                 row
                 for row in rows
-                if row["kind"] != _NO_NEWS and row["committed_at"].timestamp() * 1000 >= self._told.since_ms
+                if row["kind"] != _NO_NEWS
+                and (target in begun or row["committed_at"].timestamp() * 1000 >= self._told.since_ms)
             ]
+            if told or is_all:
+                begun.add(target)
             if is_all:
                 standing[target] = now
             if missed and is_all and not told:

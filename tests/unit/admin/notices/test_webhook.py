@@ -130,6 +130,20 @@ def test_a_new_webhook_begins_with_what_comes(world: World) -> None:
     assert world.step() == [("a", 2), ("late", 1)]
 
 
+def test_a_clock_that_is_set_back_keeps_no_commit_from_a_webhook(world: World) -> None:
+    """As that of another machine may be behind, on which kuvasz goes on."""
+    world.about.commit("a", at=PAST)
+    world.about.commit("quiet", at=PAST)
+    assert world.step() == []
+    world.about.commit("a", at=PAST)
+    world.why = "away"
+    assert world.step() == []
+    world.why = ""
+    world.start()
+    world.about.commit("quiet", at=PAST)
+    assert world.step() == [("a", 2), ("quiet", 2)]
+
+
 def test_commits_of_before_keep_no_webhook_waiting_however_many_there_are(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
