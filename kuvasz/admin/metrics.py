@@ -37,6 +37,7 @@ HELP = {
     "kuvasz_lag_seconds": "How old the lake is as a copy of the source: 0 when nothing is known to be missing.",
     "kuvasz_lag_bytes": "WAL of the source, as it was last asked, whose changes are not in the lake yet.",
     "kuvasz_freshness_timestamp_seconds": "Unix time up to which all commits of the source are in the lake.",
+    "kuvasz_valid_through_timestamp_seconds": "Unix time up to which the table has every commit of its sources.",
     "kuvasz_slot_retained_bytes": "WAL that the source keeps for the slot of kuvasz, asked every ten seconds.",
     "kuvasz_slot_safe_bytes": "WAL that may be written before the slot is lost; only with a limit at the source.",
     "kuvasz_source_state": "1 for the state a source is in, 0 for all others.",
@@ -194,6 +195,7 @@ def _of_tables(
         [(key, min((part for one in tables if (part := copy_progress(one)) is not None), default=None))
          for key, tables in groups.items()],
     )  # fmt: skip
+    yield _gauge("kuvasz_valid_through_timestamp_seconds", labels, _valid_through(groups, snapshot))
     yield from _copies(labels, groups, snapshot.clock)
     yield _gauge(
         "kuvasz_parked_bytes", labels, [(key, sum(one.bytes for one in parked.get(key, ()))) for key in groups]
@@ -210,6 +212,25 @@ def _of_tables(
     yield _counter(
         "kuvasz_rejected_rows", labels, [(key, sum(one.rejected for one in found)) for key, found in groups.items()]
     )
+
+
+def _valid_through(groups: Mapping[tuple[str, ...], Sequence[TableState]], snapshot: Snapshot) -> Iterator[Sample]:
+    """Yield how far tables are, by the clocks of their sources; nothing of one that nobody can say it of."""
+    sources = {one.name: one for one in snapshot.view.sources}
+    known: dict[tuple[str, int | None], float | None] = {}  # the tables of a source are mostly equally far
+    for key, tables in groups.items():
+        found: list[float] = []
+        for one in tables:
+            if (source := sources.get(one.database)) is None:
+                break
+            place = source.name, snapshot.durable_lsn(source, one)
+            if place not in known:
+                known[place] = snapshot.valid_through(source, place[1])
+            if (at := known[place]) is None:
+                break
+            found.append(at)
+        else:
+            yield key, min(found)
 
 
 def _copies(

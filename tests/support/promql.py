@@ -116,7 +116,9 @@ def rendered(scope: MetricsScope) -> str:
         staged=STAGED,
         verdicts={("shop.items", "shop_eu"): Verdict(at=NOW - 60, lsn="0/400", rows=7, tried_at=NOW - 60)},
     )
-    view = dataclasses.replace(moment.view, upkeep=(files,))
+    (table,) = moment.view.tables  # one that is copied, of which nobody can say how far it is
+    other = dataclasses.replace(table, target="shop.others", state=State.STREAMING)
+    view = dataclasses.replace(moment.view, upkeep=(files,), tables=(table, other))
     return metrics.render(dataclasses.replace(moment, view=view)).decode()
 
 

@@ -12,6 +12,7 @@ from kuvasz.admin.observer import Snapshot
 from kuvasz.config.model import MetricsScope
 from kuvasz.parking.logs import ParkedView
 from kuvasz.ports import Receipt
+from kuvasz.state.progress import Durable
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
 from tests.support.snapshots import CLOCK, NOW, STAGED, snapshot
@@ -111,6 +112,21 @@ def test_copies_of_one_table_add_up_and_the_longest_counts() -> None:
     assert found["kuvasz_copy_seconds_left"] == {items: 60.0}
     assert found["kuvasz_copies_waiting"] == {items: 1.0, (("table", "shop.others"),): 0.0}
     assert "kuvasz_copy_seconds_left" not in families(snapshot())
+
+
+def test_a_table_is_valid_through_what_the_source_has_that_is_least_far() -> None:
+    good, items, name = snapshot(), (("table", "shop.items"),), "kuvasz_valid_through_timestamp_seconds"
+    assert families(good, Metrics())[name] == {items: NOW - 5}
+    (one,), (eu,) = good.view.tables, good.view.sources
+    behind = Durable(confirmable=0x400, received=0x400)
+    sources = (eu, dataclasses.replace(eu, name="shop_us", confirmable_lsn=0x400, durable=behind))
+    for state, valid in ((State.STREAMING, {items: NOW - 11}), (State.PAUSED, None)):
+        tables = (one, dataclasses.replace(one, source="shop_us", state=state))
+        facts = {**good.facts, "shop_us": good.facts["shop_eu"]}
+        view = dataclasses.replace(good.view, sources=sources, tables=tables)
+        assert families(dataclasses.replace(good, view=view, facts=facts), Metrics()).get(name) == valid
+    gone = dataclasses.replace(good.view, tables=(one, dataclasses.replace(one, source="shop_gone")))
+    assert name not in families(dataclasses.replace(good, view=gone), Metrics())
 
 
 def test_what_comparisons_found_is_told_of_the_oldest_and_with_rows_of_nobody() -> None:
