@@ -636,15 +636,22 @@ def publish(  # noqa: PLR0913 (its options)
     force: Annotated[
         bool, typer.Option("--force", help="Also tables of which a source is in error, or not copied yet.")
     ] = False,
+    compare: Annotated[
+        bool, typer.Option("--verify", help="Compare them with their sources first; only those that are equal.")
+    ] = False,
     config: ConfigOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Have main show what tables have on the branch that is written; in the running kuvasz, if one answers."""
+    from kuvasz.verbs import verify as verify_verb
     from kuvasz.verbs.lake import publish as verb
 
     loaded = _loaded(context, config, settings)
-    outcomes = verb.run(loaded.config, table=table, branch=branch, cut=cut, is_trial=check, is_forced=force)
+    with verify_verb.progress() if compare else contextlib.nullcontext() as comparing:
+        outcomes = verb.run(
+            loaded.config, table=table, branch=branch, cut=cut, is_trial=check, is_forced=force, comparing=comparing,
+        )  # fmt: skip
     redact = Redactor(loaded.secrets)
     if as_json:
         _print_json(outcomes, redact)

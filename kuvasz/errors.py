@@ -401,6 +401,11 @@ def retry_of(table: object) -> str:
     return _command("retry", table)
 
 
+def verify_of(table: object) -> str:
+    """Return the command that compares a table with its sources, as a shell takes it."""
+    return _command("verify", table)
+
+
 def resume_of(table: object) -> str:
     """Return the command that lets a paused table follow again, as a shell takes it."""
     return _command("resume", table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -38,6 +38,7 @@ def reports(
     *,
     table: str | None = None,
     sid: str | None = None,
+    targets: Collection[str] | None = None,
     is_fixing: bool = False,
     on_progress: OnProgress = lambda *_: None,
     session: Any = None,  # noqa: ANN401 (Spark's, which is known to `lake` alone)
@@ -48,6 +49,7 @@ def reports(
         config: The whole configuration.
         table: Only this one, as the source or the lake calls it.
         sid: Only this source.
+        targets: Only these tables of the lake, by their full names.
         is_fixing: Mend what differs.
         on_progress: Told how far it is.
         session: A running Spark; started otherwise.
@@ -57,6 +59,8 @@ def reports(
         LakeError: Spark or the catalog does not answer.
     """
     chosen = _chosen(config, table, sid)
+    if targets is not None:
+        chosen = [(source, spec) for source, spec in chosen if spec.identifier in targets]
     why_not = _not_following(config)
     index = None if config.cluster.log is None else log_index(config)
     with ReadOnlyLake(config, session) as lake:

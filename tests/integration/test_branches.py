@@ -9,7 +9,7 @@ import pytest
 
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
-from kuvasz.verbs import remote
+from kuvasz.verbs import remote, verify
 from kuvasz.verbs.lake import publish
 from tests.support.branches import BranchedTable
 from tests.support.lake import LakeFolder, Pipeline, group
@@ -17,7 +17,7 @@ from tests.support.oracle import assert_equal, source_rows
 from tests.support.postgres import Database
 from tests.support.served import ServedPipeline
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
 
 TYPES = ("clone", "history")
 
@@ -93,9 +93,16 @@ def test_branches_equal_their_sources_and_main_shows_them_when_they_are_publishe
         for name, (snapshot, rows) in shown.items():
             assert tables[name].refs()["main"] == snapshot
             assert_equal(rows, tables[name].rows())
+    clone_id = clone.refs()["staging"]
+    lake_folder.session.sql(f"DELETE FROM {lake_folder.catalog}.shop.clone.branch_staging WHERE id = 9")
+    refused, done = ask(config, comparing=lambda *_: None, session=lake_folder.session)
+    assert (refused["target"], done["after"]) == ("shop.clone", tables["history"].refs()["staging"])
+    assert "it is not known to equal its sources: public.clone of shop: 1 keys differ" in refused["error"]
+    verify.reports(config, table="clone", is_fixing=True, session=lake_folder.session)
+    assert clone.refs()["main"] != clone.refs()["staging"] != clone_id
     (found,) = ask(config, table="shop.clo*", is_trial=True, session=lake_folder.session)
     assert (found["before"], found["after"]) == (clone.refs()["main"], clone.refs()["staging"])
-    assert not publish.exit_code(ask(config, session=lake_folder.session))
+    assert not publish.exit_code(ask(config, comparing=lambda *_: None, session=lake_folder.session))
     for table in tables.values():
         assert table.refs()["main"] == table.refs()["staging"]
     assert_equal(source_rows(items.url, "clone"), clone.rows())

@@ -80,6 +80,8 @@ FOLLOWED = {
         "contract/test_branches.py", "# as the hint says",
     ),
     r"make a cut: `kuvasz cut --name": ("integration/test_branches.py", "remote.cut("),
+    r"with --fix it mends what it can": ("integration/test_branches.py", 'table="clone", is_fixing=True'),
+    r"kuvasz publish --verify": ("integration/test_branches.py", "comparing="),
     r"kuvasz publish --force": ("unit/admin/branches/test_publish_request.py", "# as the hint says"),
     r"begin again: it goes on where it was": ("integration/test_erase.py", "world.command("),
     r"whole paths|the whole path": ("unit/verbs/maps/test_stored.py", "taken_in(store, file, {}).is_new"),
