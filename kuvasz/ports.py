@@ -147,6 +147,7 @@ class Receipt:
     snapshot_id: int | None  #: None if the changes cancelled out and nothing had to be committed
     is_first: bool = True  #: of those whose changes became visible with this snapshot
     rows_of: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: `rows`, source by source
+    bytes_of: Mapping[str, int] = dataclasses.field(default_factory=dict)  #: what these had on the wire
     operations_of: Mapping[str, Operations] = dataclasses.field(default_factory=dict)  #: the same by kind
     commit_us: int = 0  #: newest commit time at a source among the rows, µs since 2000-01-01 UTC
     missing: int = 0  #: updates of rows that were not there and were inserted

@@ -153,6 +153,7 @@ class SourceRows:
             "lsn": None if position is None else lsn.render(position),
             "valid_through": _instant(snapshot.valid_through(source, position)),
             "rows_applied": table.rows,
+            "bytes_applied": table.bytes,
             "rows_copied": table.copied_rows,
             "lag_seconds": snapshot.lag_seconds(source),
             "wal_held_bytes": None if slot is None else slot.retained_bytes,

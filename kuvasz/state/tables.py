@@ -65,6 +65,7 @@ class TableState:
     why_copy: str = ""  #: why kuvasz copies it again by itself, until it follows
     waits_for: str = ""  #: whose transactions have to end before its copy has a snapshot
     rows: int = 0  #: row messages applied since the start
+    bytes: int = 0  #: that these had on the wire
     inserts: int = 0  #: of them
     updates: int = 0
     deletes: int = 0
@@ -96,7 +97,7 @@ class TableState:
 
 
 #: Facts that are added to what is known, not put in its place.
-_COUNTED = frozenset({"rows", "inserts", "updates", "deletes", "rejected", "commits", "copies"})
+_COUNTED = frozenset({"rows", "bytes", "inserts", "updates", "deletes", "rejected", "commits", "copies"})
 
 #: Facts that stay when its source is begun anew in the same process.
 _LASTING_COUNTS = (*sorted(_COUNTED), "copied_rows", "last_commit_us", "last_commit_seconds")

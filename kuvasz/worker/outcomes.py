@@ -60,6 +60,7 @@ class Outcomes:
                 receipt.target,
                 source,
                 rows=receipt.rows_of.get(source, 0),
+                bytes=receipt.bytes_of.get(source, 0),
                 **operations._asdict(),
                 rejected=receipt.rejected.get(source, 0),
                 commits=int(receipt.snapshot_id is not None and receipt.is_first),

@@ -41,6 +41,8 @@ def test_insert_update_delete(world: World) -> None:
     (receipt,) = world.applied(work(eu.transactions([insert(1, 10, "one"), insert(2)], [insert(3), delete(2)])))
     assert world.of("eu") == {1: (10, "one"), 3: (0, "b")}
     assert (receipt.target, receipt.rows, receipt.rows_of) == (TARGET, 4, {"eu": 4})
+    sent = (insert(1, 10, "one"), insert(2), insert(3), delete(2))
+    assert receipt.bytes_of == {"eu": sum(map(len, sent))}
     assert receipt.commit_us == 12000
     assert receipt.positions["eu"] == SourcePosition(
         lsn=1208, commit_lsn=1200, rows=2, system_id="7001", xid=1, commit_us=12000

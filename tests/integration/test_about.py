@@ -53,6 +53,19 @@ def test_the_page_lists_the_columns(table: Any) -> None:
     assert listed == [(name, kind.value) for name, kind in table.columns.items()]
 
 
+#: What the questions call, and Trino has as Spark and DuckDB do (its documentation, "Functions and operators").
+TRINO = {"avg", "count", "date_trunc", "max", "max_by", "over", "row_number", "sum"}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_where_trino_wants_something_else_the_page_says_so(question: str) -> None:
+    called = set(re.findall(r"\b(\w+) ?\(", question.lower())) - {"from", "in", "group", "and"}
+    others = sorted(called - TRINO) + ["["] * ("[" in question)
+    behind = PAGE[PAGE.index(question) + len(question) :].partition("```sql")[0]
+    assert bool(others) == ("In Trino" in behind), others
+    assert len(QUESTIONS) > 10
+
+
 def test_a_lake_that_is_loaded_paused_and_changed_says_so(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +116,7 @@ def _compare_with_status(pipeline: ServedPipeline, lake: LakeFolder) -> None:
         if not found:
             return False
         last = found[-1]
+        assert last["bytes_applied"] >= 10 * last["rows_applied"]
         return (last["source"], last["source_sid"], last["target"], last["table_name"]) == (
             "shop_eu", "eu", TARGET, "public.items",
         ) and (last["state"], last["lsn"], last["rows_applied"], last["error"]) == (
@@ -128,7 +142,9 @@ def _ask(lake: LakeFolder) -> None:
             spark = lake.session.sql(question.replace("_kuvasz.", f"{lake.catalog}._kuvasz.")).collect()
             assert len(spark) == len(found), question
             counts.append(len(found))
-    assert counts[0] == 1, "one source's table"
+        view = "SELECT source, target, state, nth FROM current_sources"
+        assert [tuple(row) for row in lake.session.sql(view).collect()] == duck.execute(view).fetchall()
+    assert counts[:2] == [0, 1], "a view, and one source's table"
     assert max(counts) > 1
 
 

@@ -97,6 +97,7 @@ TABLES: Final = (
             "lsn": LakeType.STRING,
             "valid_through": LakeType.TIMESTAMPTZ,
             "rows_applied": LakeType.LONG,
+            "bytes_applied": LakeType.LONG,
             "rows_copied": LakeType.LONG,
             "lag_seconds": LakeType.DOUBLE,
             "wal_held_bytes": LakeType.LONG,

@@ -75,6 +75,7 @@ class Cut:
     positions: dict[str, SourcePosition]  #: per source, after its last whole transaction here
     rows: int
     rows_of: dict[str, int]  #: source -> its part of `rows`
+    bytes_of: dict[str, int] = dataclasses.field(default_factory=dict)  #: source -> what these had on the wire
     skipped: int  #: rows that the target has already
     commit_us: int
     #: source -> newest commit time of its whole transactions here, which need not be the last one's
@@ -93,6 +94,7 @@ class Cut:
             positions=positions,
             rows=sum(rows_of.values()),
             rows_of=rows_of,
+            bytes_of={source: size for source, size in self.bytes_of.items() if source not in sources},
             commit_us=max((at.commit_us for at in positions.values()), default=0),
             newest_us={source: us for source, us in self.newest_us.items() if source not in sources},
             events={key: value for key, value in self.events.items() if key[0] not in sources},
@@ -155,6 +157,7 @@ def cut(
     filling: dict[str, Chunk] = {}
     positions: dict[str, SourcePosition] = {}
     rows_of: dict[str, int] = {}
+    bytes_of: dict[str, int] = {}
     newest_us: dict[str, int] = {}
     skipped = commit_us = 0
     for change in changes:
@@ -194,6 +197,7 @@ def cut(
             newest = int(transactions.commit_us[first : last + 1].max())
             newest_us[change.source] = max(newest_us.get(change.source, 0), newest)
         rows_of[change.source] = rows_of.get(change.source, 0) + total - start
+        bytes_of[change.source] = bytes_of.get(change.source, 0) + int(change.lengths[start:].sum())
         counted = 0 if counter is None else counter.count(change, first)
         unfinished = int(transactions.commit_lsn[-1])
         spans: Iterable[tuple[int, int, int]] = (
@@ -209,6 +213,7 @@ def cut(
         positions=positions,
         rows=sum(rows_of.values()),
         rows_of=rows_of,
+        bytes_of=bytes_of,
         skipped=skipped,
         commit_us=commit_us,
         newest_us=newest_us,

@@ -56,8 +56,8 @@ def came_of(
     """
     receipt = Receipt(
         target=written.work.target, positions=positions, rows=written.cut.rows, snapshot_id=snapshot_id,
-        is_first=is_first, rows_of=written.cut.rows_of, operations_of=written.operations(),
-        commit_us=written.cut.commit_us, seconds=seconds, rejected=rejected,
+        is_first=is_first, rows_of=written.cut.rows_of, bytes_of=written.cut.bytes_of,
+        operations_of=written.operations(), commit_us=written.cut.commit_us, seconds=seconds, rejected=rejected,
     )  # fmt: skip
     return told(written.refused, receipt)
 

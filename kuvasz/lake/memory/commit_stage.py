@@ -91,6 +91,7 @@ class MemoryCommitStage:
             rows=cut.rows,
             snapshot_id=table.make_visible(positions),
             rows_of=cut.rows_of,
+            bytes_of=cut.bytes_of,
             operations_of=_operations_of(cut),
             commit_us=cut.commit_us,
             rejected=by_source(pa.concat_tables(rejected)) if rejected else {},

@@ -78,7 +78,8 @@ def test_a_source_s_table_is_told_as_the_status_has_it() -> None:
     assert row == {
         "seen_at": datetime.datetime.fromtimestamp(NOW, datetime.UTC), "source": "shop_eu", "source_sid": "eu",
         "target": "shop.items", "table_name": "public.items", "state": "streaming", "lsn": "0/500",
-        "valid_through": datetime.datetime.fromtimestamp(NOW - 5, datetime.UTC), "rows_applied": 7, "rows_copied": 40,
+        "valid_through": datetime.datetime.fromtimestamp(NOW - 5, datetime.UTC), "rows_applied": 7,
+        "bytes_applied": 0, "rows_copied": 40,
         "lag_seconds": 0.0, "wal_held_bytes": 4096, "error": None, "verified_at": None,
     }  # fmt: skip
 

@@ -95,6 +95,7 @@ def test_what_a_source_that_is_left_out_brought_counts_for_nothing() -> None:
     left = cut.without({"us"})
     assert [step.source for step in left.steps] == ["eu"]
     assert (left.rows, left.rows_of, left.positions.keys(), left.commit_us) == (1, {"eu": 1}, {"eu"}, 11_000)
+    assert (left.bytes_of, cut.bytes_of) == ({"eu": len(insert(1))}, {"eu": len(insert(1)), "us": 2 * len(insert(1))})
 
 
 def test_a_relation_that_is_equal_is_the_same_version() -> None:
