@@ -28,6 +28,7 @@ from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.files import store_access
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.files import Changeset, entry_of
 from kuvasz.lake.format import naming, source_positions
 from kuvasz.lake.jvm import spark
@@ -172,9 +173,11 @@ class ReadOnlyLake:
 
         Raises:
             ForeignChange: The table changed since the look; nothing was committed.
+            TableError: As for `mend`.
             OutcomeUnknown, LakeError: See `IcebergTable.commit`.
         """
         changeset = Changeset()
+        _check_there(table, fetched)
         with table.lock:
             table.table.refresh()
             table.index.places  # noqa: B018 (files are known with it)
@@ -272,8 +275,10 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
 
     Raises:
         ForeignChange: The table changed since the look; nothing was committed.
+        TableError: Files of `fetched` are gone.
         OutcomeUnknown, LakeError: See `IcebergTable.commit`.
     """
+    _check_there(table, fetched)
     changeset = Changeset()
     changeset.summary = {"kuvasz.mend": str(len(difference))}
     changeset.delete(difference.files, difference.places)
@@ -288,6 +293,20 @@ def mend(table: LakeTable, feed: Feed, difference: Difference, fetched: Sequence
             changeset.deletes[number] = BitMap64(unwanted.astype(np.uint64))
     _send(table, changeset)
     return len(difference)
+
+
+def _check_there(table: LakeTable, fetched: Sequence[Fetched]) -> None:
+    """Refuse to commit files that somebody removed: no snapshot knew them, so to an erasure they are leftovers.
+
+    Raises:
+        TableError: One is gone.
+    """
+    for file, _ in pairs(fetched):
+        if not file_io(table.definition.io_properties, file.path).new_input(file.path).exists():
+            message = (
+                f"{place_of(table=table.name)}: the rows to mend it by were removed meanwhile, by an erasure, say"
+            )
+            raise TableError(message, hint="verify again when that is over")
 
 
 def _send(table: LakeTable, changeset: Changeset) -> None:

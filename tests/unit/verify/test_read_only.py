@@ -13,7 +13,9 @@ import pytest
 from kuvasz.errors import ForeignChange, InternalError, SchemaError, TableError
 from kuvasz.fold.difference import Difference
 from kuvasz.lake.copies.repair import wanted_keys
-from kuvasz.lake.executors.comparison_tasks import Fetched
+from kuvasz.lake.executors.comparison_tasks import Fetched, pairs
+from kuvasz.lake.files.data_file import remove
+from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.table.notes import ANCHOR_PROPERTY
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import POSTGRES_EPOCH_US, TableType
@@ -122,6 +124,17 @@ def test_a_table_that_was_set_back_before_is_so_still_behind_what_is_mended(benc
     assert mend(table, feed(), found, fetched) == 3
     assert stored.now.properties[ANCHOR_PROPERTY] == "of a commit that was rolled back"
     assert stored.now.snapshots[-1].summary == {"kuvasz.mend": "3"}
+
+
+def test_files_that_were_swept_away_meanwhile_are_not_committed(bench: Bench) -> None:
+    table = bench.table()
+    found, fetched = bench.compared(table, *ROWS)
+    before = bench.world.rows()
+    for file, _ in pairs(fetched):
+        remove(file_io({}, file.path), [file.path])
+    with pytest.raises(TableError, match="removed meanwhile"):
+        mend(table, feed(), found, fetched)
+    assert bench.world.rows() == before
 
 
 def test_rows_that_are_not_wanted_any_more_stay_out(bench: Bench) -> None:
