@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,8 +112,14 @@ def _is_outside(statistics: Any, value: pa.Scalar, field: pa.Field) -> bool:  # 
 def _equal(rows: pa.Table, values: Sequence[pa.Scalar]) -> np.ndarray:
     mask = np.ones(rows.num_rows, bool)
     for column, value in zip(rows.columns, values, strict=True):
-        mask &= pc.fill_null(pc.equal(column, value), fill_value=False).to_numpy(zero_copy_only=False)
+        same = pc.is_nan(column) if is_nan(value) else pc.equal(column, value)
+        mask &= pc.fill_null(same, fill_value=False).to_numpy(zero_copy_only=False)
     return mask
 
 
-__all__ = ["PositionDeletes", "positions_of"]
+def is_nan(value: pa.Scalar) -> bool:
+    """Whether a value is a NaN, which PostgreSQL takes for equal to itself, and Arrow for equal to nothing."""
+    return bool(pa.types.is_floating(value.type) and value.is_valid and math.isnan(value.as_py()))
+
+
+__all__ = ["PositionDeletes", "is_nan", "positions_of"]

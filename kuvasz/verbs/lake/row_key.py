@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, Reference
-from pyiceberg.expressions.literals import AboveMax, BelowMin, literal
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNaN, Reference
+from pyiceberg.expressions.literals import AboveMax, BelowMin, FloatLiteral, literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DecimalType,
+    DoubleType,
     FixedType,
     FloatType,
     IcebergType,
@@ -29,6 +31,7 @@ from pyiceberg.types import (
 )
 
 from kuvasz.errors import ConfigError, place_of
+from kuvasz.lake.files.row_search import is_nan
 from kuvasz.lake.format.schema import SID, LakeSchema, arrow_field
 
 if TYPE_CHECKING:
@@ -119,8 +122,11 @@ def parse(
         value = _value(text, kind, place)
         fields.append(found)
         kinds.append(kind)
-        values.append(_scalar(value, text, found, place))
-        condition = And(condition, EqualTo(term=Reference(name), value=value))
+        scalar = _scalar(value, text, found, place)
+        values.append(scalar)
+        # A NaN is no literal, and equals nothing.
+        same = IsNaN(term=Reference(name)) if is_nan(scalar) else EqualTo(term=Reference(name), value=value)
+        condition = And(condition, same)
     return RowKey(texts=texts, fields=tuple(fields), kinds=tuple(kinds), values=tuple(values), condition=condition)
 
 
@@ -151,6 +157,8 @@ def _value(text: str, kind: IcebergType, place: str) -> Any:  # noqa: ANN401 (Ic
             at = datetime.datetime.fromisoformat(text)
             utc = at.astimezone(datetime.UTC) if at.tzinfo else at.replace(tzinfo=datetime.UTC)
             text = (utc if isinstance(kind, TimestamptzType) else utc.replace(tzinfo=None)).isoformat()
+        if isinstance(kind, FloatType | DoubleType) and not math.isfinite(number := float(text)):
+            return number if math.isnan(number) else FloatLiteral(number).to(kind)
         found = literal(_number(text, kind)).to(kind)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise _no_value(place, text, str(kind)) from error
@@ -187,7 +195,8 @@ def _is_value(text: str | None, given: str, field: pa.Field, kind: IcebergType, 
     if isinstance(kind, BooleanType):
         text = {"t": "true", "f": "false"}.get(text, text)
     try:
-        return bool(_scalar(_value(text, kind, field.name), text, field, field.name) == value)
+        found = _scalar(_value(text, kind, field.name), text, field, field.name)
+        return bool(found == value) or (is_nan(found) and is_nan(value))
     except ConfigError:
         return False
 

@@ -47,6 +47,16 @@ def test_rows_are_found_by_ids_of_fields(file: str, wanted: list, positions: lis
     assert positions_of({}, file, fields, values).tolist() == positions
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_what_is_no_number_is_found_and_nothing_else(tmp_path: Path, kind: pa.DataType) -> None:
+    weight, nan = field("weight", kind, 1), float("nan")
+    table = pa.table([pa.array([1.0, nan, None, nan, float("inf"), 2.0, nan, nan, nan], kind)], pa.schema([weight]))
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=3)
+    for value, positions in ((nan, [1, 3, 6, 7, 8]), (float("inf"), [4]), (2.0, [5])):
+        found = positions_of({}, f"file://{tmp_path}/a.parquet", [weight], [pa.scalar(value, kind)])
+        assert found.tolist() == positions
+
+
 def test_row_groups_that_cannot_have_a_value_are_not_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     real = pq.ParquetFile.read_row_group

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 import re
 import struct
 import uuid
 from typing import Any
 
 import pytest
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import EqualTo, IsNaN, Reference
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
     DateType,
     DecimalType,
+    DoubleType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -94,6 +96,10 @@ def test_values_have_the_type_of_their_column(kind: IcebergType, text: str, valu
         (BinaryType(), "\\x0AFF", "\\x0aff"),
         (BooleanType(), "true", "t"),
         (StringType(), "x", "x"),
+        (DoubleType(), "nan", "NaN"),
+        (FloatType(), "NaN", "NaN"),
+        (DoubleType(), "inf", "Infinity"),
+        (FloatType(), "-Infinity", "-Infinity"),
     ],
 )
 def test_a_value_is_known_whatever_text_of_it_was_given(kind: IcebergType, given: str, text: str) -> None:
@@ -129,6 +135,22 @@ def test_a_float_is_sought_by_files_as_they_have_it() -> None:
     found = row_key.parse(["0.1"], None, ("a",), (schema.parse(iceberg.model_dump_json()), iceberg), "shop.items")
     assert isinstance(found.condition, EqualTo)
     assert found.condition.literal.value == struct.unpack("<f", struct.pack("<f", 0.1))[0]
+
+
+@pytest.mark.parametrize("kind", [FloatType(), DoubleType()])
+def test_what_is_no_number_is_a_key_as_well(kind: IcebergType) -> None:
+    iceberg = Schema(NestedField(1, "a", kind))
+    lake = schema.parse(iceberg.model_dump_json()), iceberg
+
+    def parsed(text: str) -> row_key.RowKey:
+        return row_key.parse([text], None, ("a",), lake, "shop.items")
+
+    assert parsed("NaN").condition == IsNaN(Reference("a"))
+    endless = parsed("-Infinity").condition
+    assert isinstance(endless, EqualTo)
+    assert endless.literal.value == -math.inf
+    assert not parsed("NaN").is_of({"a": "7.5"})
+    assert not parsed("7.5").is_of({"a": "NaN"})
 
 
 @pytest.mark.parametrize(
