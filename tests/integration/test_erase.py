@@ -49,6 +49,7 @@ TABLES: dict[str, dict[str, Any] | None] = {
     "log": {"type": "changelog", "partition_by": ["sid"]},
     "bag": None,
     "late": {"initial": "skip"},
+    "odd": {"on_bad_value": "reject"},
 }
 DE = SourceSelection(sid="de")
 
@@ -70,6 +71,8 @@ class World:
                 one.execute(f"CREATE TABLE {name} (a int, b text, n int{key})")
                 one.execute(f"INSERT INTO {name} SELECT i, '{text}-' || i, 0 FROM generate_series(1, 50) i")
             one.execute("ALTER TABLE bag REPLICA IDENTITY FULL")
+            one.execute("ALTER TABLE odd ADD at timestamp")  # of rows that are inserted later on it does not fit
+            one.execute("ALTER TABLE odd ALTER at SET DEFAULT 'infinity'")
         self.config = lake.config(group({"de": de, "fr": fr}, TABLES), lake={"about": "_kuvasz"})
 
     def run(self) -> None:
@@ -96,6 +99,10 @@ class World:
         name = "_kuvasz.events"
         found = load_catalog(self.lake.catalog, **self.lake.pyiceberg)
         return found.load_table(name).scan().to_arrow()["text"].to_pylist() if found.table_exists(name) else []
+
+    def rejected(self, source: str) -> int:
+        """Return how many rows of a source did not fit."""
+        return self.table("_kuvasz.rejects").scan(row_filter=f"source == '{source}'").to_arrow().num_rows
 
     def table(self, name: str) -> Any:
         return load_catalog(self.lake.catalog, **self.lake.pyiceberg).load_table(name)
@@ -174,8 +181,8 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     assert receipt["tables"]["shop.items"]["dropped_names"] == ["cut_month"]
     assert {name: receipt["tables"][f"shop.{name}"]["rows"] for name in TABLES} == before
     assert all(receipt["tables"][f"shop.{name}"]["snapshots_expired"] > 1 for name in TABLES)
-    assert receipt["tables"]["_kuvasz.events"]["rows"] == 1
-    assert world.events() == ["Mirabelle is no date"]
+    assert [receipt["tables"][f"_kuvasz.{name}"]["rows"] for name in ("events", "rejects")] == [1, 2]
+    assert (world.events(), world.rejected("shop_fr")) == (["Mirabelle is no date"], 2)
     kept = json.loads(Path(receipt["file"]).read_text())
     assert kept["sha256"] == erasing.digest(kept)
     private.public_key().verify(base64.b64decode(kept["signature"]["base64"]), kept["sha256"].encode())
