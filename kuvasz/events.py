@@ -251,7 +251,7 @@ class Event(enum.Enum):
     BUG_IN_WORKER = "bug", ERROR, "a worker died", _TRACEBACK
     BUG_IN_MAP = "bug", ERROR, "reading the map again failed in our own code", _TRACEBACK
     BUG_IN_STAGING = "bug", ERROR, "the thread that stages died", _TRACEBACK
-    BUG_IN_OBSERVER = "bug", ERROR, "the observer died", _TRACEBACK
+    BUG_IN_OBSERVER = "bug", ERROR, "the observer failed", _TRACEBACK
 
 
 #: Told of an event and its facts, in whichever thread tells it; it must neither fail nor wait.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kuvasz import lsn
 from kuvasz.admin.views import WITHHELD, ErrorView
-from kuvasz.events import Event, heard_by
+from kuvasz.events import Event, EventLog, heard_by
 
 if TYPE_CHECKING:
     from kuvasz.admin.observer import Observer, Snapshot
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kuvasz.ports import About
     from kuvasz.state.tables import TableState
     from kuvasz.view import SourceView
+
+_log = EventLog(__name__)
 
 Row: TypeAlias = dict[str, object]
 
@@ -222,7 +224,10 @@ async def _tell_sources(app: App, observer: Observer, rows: SourceRows, about: A
         begin = time.monotonic()
         if app.phase != phase or begin >= due:
             phase = app.phase
-            about.tell("sources", await observer.show(rows.of))
+            try:
+                about.tell("sources", await observer.show(rows.of))
+            except Exception:  # noqa: BLE001 (the owner of the task: it looks again, and who only looks stops nothing)
+                _log.tell(Event.BUG_IN_OBSERVER)
             end = time.monotonic()
             due = end + max(_LOOK_S, _PAUSE_TO_LOOK * (end - begin))
 

@@ -27,6 +27,9 @@ SILENCE_S = 300.0
 #: Longer than the catalog's and the store's usual bad moments: `kuvasz` retries them by itself.
 STANDSTILL_S = 300.0
 
+#: Of the years 1 and 9999.
+_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
+
 #: In place of a message that may quote a row.
 WITHHELD = "it may quote a row, so it is shown to those who have the token: kuvasz status"
 
@@ -312,7 +315,8 @@ def _at(clock_s: float | None, snapshot: Snapshot) -> str | None:
 
 @functools.lru_cache(1024)
 def instant(unix_s: float) -> str:
-    """Return a moment as it is written everywhere."""
+    """Return a moment as it is written everywhere; a clock that is beyond all calendars shows their first or last."""
+    unix_s = min(max(unix_s, _FIRST_S), _LAST_S)
     seconds, micros = divmod(round(unix_s * 1e6), 1_000_000)
     return f"{_second(seconds)}.{micros // 1000:03}+00:00"
 
@@ -323,7 +327,7 @@ _rendered = functools.lru_cache(1024)(lsn.render)
 
 @functools.lru_cache(4096)
 def _second(unix_s: int) -> str:
-    return datetime.datetime.fromtimestamp(unix_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return datetime.datetime.fromtimestamp(unix_s, datetime.UTC).isoformat()[:19]  # `strftime` writes year 1 as that
 
 
 def _rounded(value: float | None) -> float | None:

@@ -32,6 +32,15 @@ INSERT: Final = ord("I")
 UPDATE: Final = ord("U")
 DELETE: Final = ord("D")
 
+#: The last LSN that a lake's signed numbers have; a server that begins where PostgreSQL does never comes to it.
+LAST_LSN: Final = (1 << 63) - 1
+
+#: Commit times that are taken as they are, µs since 2000-01-01 UTC: from year 1 to the end of 9998. Others count as
+#: the first or last of these: whoever owns a source may say any (manual, section 9.28.6 "Replication Management
+#: Functions", ``pg_replication_origin_xact_setup``), and readers of a table that others share may know none of them.
+FIRST_COMMIT_US: Final = -63_082_281_600_000_000
+LAST_COMMIT_US: Final = 252_423_993_600_000_000
+
 #: Bytes of the XLogData header before the pgoutput message: tag, start LSN, end LSN, send time.
 XLOGDATA_HEADER_BYTES: Final = 25
 
@@ -302,11 +311,14 @@ __all__ = [
     "COMMIT",
     "COMMIT_BYTES",
     "DELETE",
+    "FIRST_COMMIT_US",
     "INSERT",
     "KEEPALIVE",
     "KEEPALIVE_BYTES",
     "KEEPALIVE_LSN",
     "KEEPALIVE_REPLY",
+    "LAST_COMMIT_US",
+    "LAST_LSN",
     "LOGICAL_MESSAGE",
     "ORIGIN",
     "RELATION",

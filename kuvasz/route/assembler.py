@@ -194,15 +194,18 @@ class Assembler:
         """Take what `scan.keepalives` returned, as `feed` does, for a tenth of its time.
 
         Returns:
-            False if nothing was done, for something of the stream is open: they have to be fed.
+            False if nothing was done, for something of the stream is open or wrong: they have to be fed.
         """
         if self._begun is not None or self._expected:
             return False
-        received = self.received_lsn
+        received, is_reply_wanted = self.received_lsn, False
         for at in range(0, len(keepalives), messages.KEEPALIVE_BYTES):
             begin = at + messages.KEEPALIVE_LSN
             received = max(received, int.from_bytes(keepalives[begin : begin + 8], "big"))
-            self._is_reply_wanted |= keepalives[at + messages.KEEPALIVE_REPLY] == 1
+            is_reply_wanted |= keepalives[at + messages.KEEPALIVE_REPLY] == 1
+        if received > messages.LAST_LSN:  # `feed` says what is wrong with it
+            return False
+        self._is_reply_wanted |= is_reply_wanted
         self._marks[scan.RECEIVED_LSN] = received
         return True
 

@@ -24,10 +24,13 @@ from kuvasz.decode.messages import (
     BEGIN_BYTES,
     COMMIT,
     COMMIT_BYTES,
+    FIRST_COMMIT_US,
     KEEPALIVE,
     KEEPALIVE_BYTES,
     KEEPALIVE_LSN,
     KEEPALIVE_REPLY,
+    LAST_COMMIT_US,
+    LAST_LSN,
     LOGICAL_MESSAGE,
     ORIGIN,
     RELATION,
@@ -56,6 +59,7 @@ _TRUNCATED, _BAD_ENVELOPE, _ROW_OUTSIDE, _BEGIN_INSIDE, _COMMIT_OUTSIDE, _COMMIT
     2, 9
 )
 _BAD_TAG = 9
+_LSN_TOO_LATE = 11
 
 #: The tag of a message of a relation, and what follows it.
 _TAG_AND_OID_BYTES = 5
@@ -69,6 +73,7 @@ _REASONS = {
     _COMMIT_DIFFERS: "Commit of another transaction than the one begun",
     _UNKNOWN_RELATION: "row of a relation that was not described",
     _BAD_TAG: "unexpected message tag",
+    _LSN_TOO_LATE: "an LSN beyond all that the lake can count",
 }
 
 #: Lane of a relation that the map does not want.
@@ -288,9 +293,13 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 break
             if gulp[start + KEEPALIVE_REPLY] == 1:
                 reply = 1
+            heard = _uint(gulp, start + KEEPALIVE_LSN, 8)
+            if heard > np.uint64(LAST_LSN):
+                code = _LSN_TOO_LATE
+                break
             # Within a transaction the server's position may not be taken as received: its rows are still coming.
             if inside == 0:
-                received = max(received, _uint(gulp, start + KEEPALIVE_LSN, 8))
+                received = max(received, heard)
         elif gulp[start] != XLOGDATA:
             code = _BAD_ENVELOPE
             break
@@ -332,12 +341,16 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 if inside == 1:
                     code = _BEGIN_INSIDE
                     break
+                if _uint(gulp, body + _BEGIN_LSN, 8) >= np.uint64(LAST_LSN):
+                    code = _LSN_TOO_LATE
+                    break
                 transaction += 1
                 inside = 1
                 open_row = row
                 commit_lsn[transaction] = _uint(gulp, body + _BEGIN_LSN, 8)
                 end_lsn[transaction] = commit_lsn[transaction] + np.uint64(1)
-                commit_us[transaction] = np.int64(_uint(gulp, body + _BEGIN_TIME, 8))
+                us = np.int64(_uint(gulp, body + _BEGIN_TIME, 8))
+                commit_us[transaction] = min(max(us, np.int64(FIRST_COMMIT_US)), np.int64(LAST_COMMIT_US))
                 xid[transaction] = _uint(gulp, body + _BEGIN_XID, 4)
             elif tag == COMMIT:
                 if body_size != COMMIT_BYTES:
@@ -349,6 +362,9 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 end = _uint(gulp, body + _COMMIT_END, 8)
                 if _uint(gulp, body + _COMMIT_LSN, 8) != commit_lsn[transaction] or end <= commit_lsn[transaction]:
                     code = _COMMIT_DIFFERS
+                    break
+                if end > np.uint64(LAST_LSN):
+                    code = _LSN_TOO_LATE
                     break
                 end_lsn[transaction] = end
                 inside = 0

@@ -15,11 +15,13 @@ from kuvasz.decode.messages import (
     BEGIN,
     COMMIT,
     DELETE,
+    FIRST_COMMIT_US,
     INSERT,
     KEEPALIVE,
     KEEPALIVE_BYTES,
     KEEPALIVE_LSN,
     KEEPALIVE_REPLY,
+    LAST_COMMIT_US,
     RELATION,
     TRUNCATE,
     TYPE,
@@ -102,12 +104,13 @@ class StreamMessages:
         return self._numbers(commits, _HEAD + _COMMIT_END_AT, 8)
 
     def begun(self, begin: int) -> tuple[int, int, int]:
-        """Return commit LSN, commit time and xid of a Begin message."""
+        """Return commit LSN, commit time, as it is counted by whoever routes it, and xid of a Begin message."""
         self._check(np.array([begin]), _HEAD + _BEGIN_FIELDS)
         at = int(self.starts[begin]) + _HEAD
         body = self.view[at : at + _BEGIN_FIELDS].tobytes()
         lsn, us, xid = body[1:9], body[9:17], body[17:21]
-        return int.from_bytes(lsn, "big"), int.from_bytes(us, "big", signed=True), int.from_bytes(xid, "big")
+        at_us = min(max(int.from_bytes(us, "big", signed=True), FIRST_COMMIT_US), LAST_COMMIT_US)
+        return int.from_bytes(lsn, "big"), at_us, int.from_bytes(xid, "big")
 
     def keepalive_lsn(self, message: int) -> int:
         """Return the LSN of a keepalive."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Sources that are told one by one.
 _MOST_TOLD = 4
 
+#: Of the years 1 and 9999.
+_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
@@ -79,7 +82,8 @@ def _lsn(text: str, sources: Sequence[Source]) -> tuple[str, int]:
 
 
 def text_of(unix_s: float) -> str:
-    """Return a time as people read it, in UTC."""
+    """Return a time as people read it, in UTC; one that is beyond all calendars shows their first or last."""
+    unix_s = min(max(unix_s, _FIRST_S), _LAST_S)
     return datetime.datetime.fromtimestamp(unix_s, datetime.UTC).isoformat(sep=" ", timespec="milliseconds")
 
 

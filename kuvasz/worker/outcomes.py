@@ -56,6 +56,7 @@ class Outcomes:
         tell_rejected(receipt)
         for source in receipt.positions.keys() | receipt.rows_of.keys():
             operations = receipt.operations_of.get(source, NO_OPERATIONS)
+            position = receipt.positions.get(source)
             self._states.note(
                 receipt.target,
                 source,
@@ -64,7 +65,7 @@ class Outcomes:
                 **operations._asdict(),
                 rejected=receipt.rejected.get(source, 0),
                 commits=int(receipt.snapshot_id is not None and receipt.is_first),
-                last_commit_us=receipt.commit_us,
+                last_commit_us=0 if position is None else position.commit_us,
                 last_commit_seconds=receipt.seconds,
             )
         self._on_receipt(receipt)

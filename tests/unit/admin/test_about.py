@@ -208,6 +208,31 @@ def test_a_source_that_leaves_the_map_meanwhile_ends_nothing(monkeypatch: pytest
     assert [row["source_sid"] for row in world.about.told["sources"]] == [None]
 
 
+def test_a_look_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_about, "_STEP_S", 0.01)
+    monkeypatch.setattr(admin_about, "_LOOK_S", 0.02)
+    monkeypatch.setattr(admin_about, "_PAUSE_TO_LOOK", 0.0)
+    world = World("_kuvasz")
+    looks = 0
+
+    async def show(make: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise ValueError("year 294277 is out of range")
+        return await world._show(make)
+
+    world.observer.show = show
+
+    async def run() -> None:
+        async with telling(world.app, world.observer, str), asyncio.timeout(30):
+            await world.is_seen.wait()
+            await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert world.about.told["sources"]
+
+
 def test_a_lake_without_such_tables_is_told_nothing() -> None:
     world, log = World(None), EventLog("kuvasz.test")
 

@@ -21,6 +21,16 @@ from tests.support import costs, fleets
 from tests.support.snapshots import CLOCK, NOW, SLOT, STAGED, snapshot
 
 
+@pytest.mark.parametrize(("us", "shown"), [(2**63 - 1, "9999-12-31T23:59:59"), (-(2**63), "0001-01-01T00:00:00")])
+def test_a_time_beyond_all_calendars_is_shown(us: int, shown: str) -> None:
+    """A source said so before such times were taken for their first or last: the status of all others is shown."""
+    moment = snapshot()
+    tables = tuple(dataclasses.replace(table, last_commit_us=us) for table in moment.view.tables)
+    found = views.status(dataclasses.replace(moment, view=dataclasses.replace(moment.view, tables=tables)))
+    assert found["sources"][0]["tables"][0]["newest_change_at"] == f"{shown}.000+00:00"
+    assert views.instant(1e300).startswith("9999")
+
+
 def test_status_of_a_good_day() -> None:
     status = json.loads(json.dumps(views.status(snapshot())))
     (source,) = status.pop("sources")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz import errors
+from kuvasz.decode import messages
 from kuvasz.model import Applied, Delivery, PgType, Relation, Segment, Truncation
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
@@ -69,6 +70,38 @@ def test_a_time_of_another_server_is_not_taken_for_one_of_the_source():
     assert (target.transactions, target.commit_us) == (3, 5)
     feed(target, commit(400), begin(500, us=6), row(1, "d"), commit(500))
     assert (target.transactions, target.commit_us) == (5, 6)
+
+
+@pytest.mark.parametrize(("us", "counts"), [
+    (2**63 - 1, messages.LAST_COMMIT_US), (-(2**63), messages.FIRST_COMMIT_US), (5, 5),
+    (messages.LAST_COMMIT_US + 1, messages.LAST_COMMIT_US), (messages.FIRST_COMMIT_US, messages.FIRST_COMMIT_US),
+])  # fmt: skip
+def test_a_commit_time_beyond_all_calendars_counts_as_their_first_or_last(us: int, counts: int):
+    """Whoever owns a source may say any, and a table that others share has them in a column."""
+    target = assembler()
+    target.expect([Applied(100, 7, counts)])
+    out = feed(target, begin(100, xid=7, us=us), relation(1), row(1, "a"), commit(100))
+    (segment,) = out[0].changes
+    assert segment.transactions.commit_us.tolist() == [counts] == [target.commit_us]
+    assert target.unproven_lsn is None
+
+
+BEYOND = messages.LAST_LSN + 1
+
+
+@pytest.mark.parametrize("told", [
+    (keepalive(BEYOND),), (keepalive(5), keepalive(2**64 - 1, reply=True)), (begin(BEYOND),), (begin(2**64 - 1),),
+    (begin(messages.LAST_LSN),), (begin(100), commit(100, BEYOND)),
+])  # fmt: skip
+def test_an_lsn_that_the_lake_cannot_count_is_refused(told: tuple[bytes, ...]):
+    """It would end the worker that all sources share: NumPy and Iceberg have signed numbers."""
+    target = assembler()
+    heard = scan.keepalives(*pgoutput.gulp(list(told)))
+    assert not heard or not target.hear(heard)
+    assert not target.take_reply_wanted()
+    with pytest.raises(errors.DecodeError, match="beyond all that the lake can count"):
+        feed(target, *told)
+    assert target.received_lsn < BEYOND
 
 
 def test_many_small_transactions_share_a_segment_and_keep_their_bounds():

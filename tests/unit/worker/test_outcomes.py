@@ -56,9 +56,9 @@ def world() -> World:
 
 def test_a_commit_counts_for_the_sources_whose_rows_it_has(world: World) -> None:
     receipt = Receipt(
-        target=T, positions={"eu": SourcePosition(lsn=1), "us": SourcePosition(lsn=2)}, rows=5, snapshot_id=7,
-        rows_of={"eu": 5}, bytes_of={"eu": 90}, operations_of={"eu": Operations(inserts=3, updates=1, deletes=1)},
-        commit_us=40, seconds=0.5,
+        target=T, positions={"eu": SourcePosition(lsn=1, commit_us=40), "us": SourcePosition(lsn=2, commit_us=30)},
+        rows=5, snapshot_id=7, rows_of={"eu": 5}, bytes_of={"eu": 90},
+        operations_of={"eu": Operations(inserts=3, updates=1, deletes=1)}, commit_us=40, seconds=0.5,
     )  # fmt: skip
     world.outcomes.receive(receipt)
     world.outcomes.receive(receipt)
@@ -66,6 +66,7 @@ def test_a_commit_counts_for_the_sources_whose_rows_it_has(world: World) -> None
     assert (eu.rows, eu.inserts, eu.updates, eu.deletes, eu.commits, eu.last_commit_us) == (10, 6, 2, 2, 2, 40)
     assert (eu.bytes, us.bytes) == (180, 0)
     assert (us.rows, us.inserts, us.commits, us.last_commit_seconds) == (0, 0, 2, 0.5)
+    assert us.last_commit_us == 30, "another source's clock says nothing of its changes"
     assert world.states.get(OTHER, "eu").commits == 0
     assert world.receipts == [receipt, receipt]
 
