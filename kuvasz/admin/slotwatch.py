@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import operator
 import time
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,12 @@ _AFTER_FAILURE_S = 60.0
 
 #: Servers, not counting those that say nothing.
 _AT_A_TIME = 2
+
+#: Characters of an answer that nobody thought of, as they are told.
+_MOST_TOLD = 200
+
+#: Seconds since 1970 that a server's clock may say: up to the year 9999.
+_CLOCKS = range(253_402_300_800)
 
 #: Sources of one server that may stay without an answer before none of them is asked for a while.
 _SILENCES = 2
@@ -115,8 +122,9 @@ class SlotWatch:
                 continue
             try:
                 found |= ask(source, [one for one in sources if one.name not in found])
-            except KuvaszError as error:
-                _log.tell(Event.SLOTWATCH_FAILED, source=source.name, reason=str(error))
+            except Exception as error:  # noqa: BLE001 (the owner of the thread: whatever one answers is its own alone)
+                reason = str(error) if isinstance(error, KuvaszError) else repr(error)[:_MOST_TOLD]
+                _log.tell(Event.SLOTWATCH_FAILED, source=source.name, reason=reason)
                 silences += not isinstance(error, SourceRefused)
                 # Each may take as long as a connection does: a server that says nothing to some says so to all.
                 for one in sources if silences == _SILENCES else (source,):
@@ -173,9 +181,19 @@ def _is_of(source: Source, state: slots.SlotState) -> bool:
 
 
 def _facts(state: slots.SlotState, asked_at: float) -> SlotFacts | None:
+    """Return what is shown of a slot; None if it keeps no WAL.
+
+    Raises:
+        ValueError, TypeError: A server of PostgreSQL would not say so; whoever shows it relies on that.
+    """
     if state.restart_lsn is None or state.retained_bytes is None:
         return None
+    clock = state.clock
+    if clock is not None and int(clock.at) not in _CLOCKS:
+        raise ValueError(f"its clock says {clock.at!r}")
+    retained, safe = operator.index(state.retained_bytes), state.safe_wal_bytes
     return SlotFacts(
-        retained_bytes=state.retained_bytes, safe_bytes=state.safe_wal_bytes, status=state.wal_status or "unknown",
-        wal_end=state.restart_lsn + state.retained_bytes, asked_at=asked_at, clock=state.clock,
+        retained_bytes=retained, safe_bytes=None if safe is None else operator.index(safe),
+        status=str(state.wal_status or "unknown"), wal_end=state.restart_lsn + retained, asked_at=asked_at,
+        clock=clock,
     )  # fmt: skip

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import math
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from kuvasz.admin import slotwatch
 from kuvasz.admin.slotwatch import SlotFacts, SlotWatch
 from kuvasz.errors import SourceError
+from kuvasz.source.slots import Clock
 from kuvasz.sync.context.source_threads import Turn
 from tests.support.waiting import wait_until
 
@@ -87,6 +89,58 @@ def test_a_source_that_does_not_answer_is_unknown_and_left_alone(monkeypatch: py
     assert answers.look() == {}
     answers.look()
     assert answers.asked == []
+
+
+def test_an_answer_that_nobody_thought_of_is_its_sources_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch of all others goes on."""
+    names = ["one/eu", "two/us"]
+    answers = Answers(monkeypatch, *names)
+    answers.facts = dict.fromkeys(names, FACTS)
+    answers.watch._every_s = 0.01
+    heard = answers._ask
+
+    def ask(source: Any, beside: Any) -> dict[str, SlotFacts]:
+        if source.name == "one/eu":
+            raise ValueError("not an LSN: 'zero'")
+        return heard(source, beside)
+
+    monkeypatch.setattr(slotwatch, "ask", ask)
+
+    async def run() -> None:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(answers.watch.run())
+            for _ in range(2):
+                answers.asked = []
+                while answers.asked.count("two/us") < 2:  # noqa: ASYNC110 (it tells nobody)
+                    await asyncio.sleep(0.01)
+            watching.cancel()
+
+    asyncio.run(run())
+    assert answers.watch.facts == {"two/us": answers.watch.facts["two/us"]}
+
+
+@pytest.mark.parametrize(
+    "lie", [{"retained_bytes": "10"}, {"retained_bytes": 1.5}, {"safe_wal_bytes": {}},
+            {"clock": Clock(at=math.inf, insert_lsn=4)}, {"clock": Clock(at=math.nan, insert_lsn=4)},
+            {"clock": Clock(at=1e15, insert_lsn=4)}, {"clock": Clock(at="now", insert_lsn=4)}],
+)  # fmt: skip
+def test_what_no_server_says_is_not_shown(monkeypatch: pytest.MonkeyPatch, lie: dict[str, Any]) -> None:
+    """What is made of it for all sources together would end with it."""
+    facts = {"retained_bytes": 10, "safe_wal_bytes": 9, "wal_status": "reserved", "restart_lsn": 4, "clock": None}
+    there = {"k_eu": SimpleNamespace(**(facts | lie))}
+    connection = SimpleNamespace(execute=lambda _: None, close=lambda: None)
+    monkeypatch.setattr(slotwatch.conninfo, "connect", lambda _: connection)
+    monkeypatch.setattr(slotwatch.conninfo, "place", lambda _: "there")
+    monkeypatch.setattr(slotwatch.slots, "describe_all", lambda *_: there)
+    source: Any = SimpleNamespace(name="eu", object_name="k_eu", url=SimpleNamespace(get=lambda: "/eu"))
+    monkeypatch.setattr(slotwatch, "_server", lambda _: "there")
+    watch = SlotWatch(lambda: [source])
+    watch._ask([source])
+    assert watch.facts == {}
+    there["k_eu"] = SimpleNamespace(**facts)
+    watch._rest_until.clear()
+    watch._ask([source])
+    assert watch.facts["eu"].wal_end == 14
 
 
 def test_a_server_is_asked_once_for_all_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
