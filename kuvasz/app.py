@@ -336,7 +336,7 @@ class App:
         Raises:
             LakeError: The lake cannot be reached or written.
         """
-        # asyncio's own is as small as the machine; readers have gulps routed there, which may have to ask for types.
+        # asyncio's own is as small as the machine.
         pool = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="kuvasz")
         asyncio.get_running_loop().set_default_executor(pool)
         await asyncio.gather(asyncio.to_thread(self._open_lake), asyncio.to_thread(warm))

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from kuvasz.errors import KuvaszError, SourceRefused
 from kuvasz.events import Event, EventLog
+from kuvasz.own_thread import in_thread
 from kuvasz.source import conninfo, failure, slots
-from kuvasz.sync.context.source_threads import Turn, in_thread
+from kuvasz.sync.context.source_threads import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

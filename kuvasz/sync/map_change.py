@@ -23,9 +23,9 @@ from kuvasz.backoff import Backoff
 from kuvasz.config.sources import Source
 from kuvasz.errors import KuvaszError, SourceError, StateError
 from kuvasz.events import Event, EventLog
+from kuvasz.own_thread import in_thread
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source import conninfo, inserts, publication, slots
-from kuvasz.sync.context.source_threads import in_thread
 from kuvasz.sync.rules.map_difference import MapDifference, ends_before
 from kuvasz.sync.sources import Sources
 

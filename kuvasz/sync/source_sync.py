@@ -29,12 +29,12 @@ from kuvasz.errors import (
     place_of,
 )
 from kuvasz.events import Event, EventLog
+from kuvasz.own_thread import in_thread
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
 from kuvasz.sync.commands import Commands
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.context.source_threads import in_thread
 from kuvasz.sync.first_copies import FirstCopies
 from kuvasz.sync.parts import Parts
 from kuvasz.sync.source_setup import Start

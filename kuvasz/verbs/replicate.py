@@ -28,9 +28,9 @@ from kuvasz.app import App
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
 from kuvasz.errors import ConfigError, MapMismatch, StateTaken, first_of
+from kuvasz.own_thread import THREAD_NAME
 from kuvasz.state.maps.named import named
 from kuvasz.state.store import state_of
-from kuvasz.sync.context.source_threads import THREAD_NAME
 from kuvasz.verbs.maps import patterns
 from kuvasz.verbs.served.looks import LOOKS
 

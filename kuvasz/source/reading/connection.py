@@ -27,6 +27,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from kuvasz import errors, lsn
 from kuvasz.decode import messages
 from kuvasz.model import POSTGRES_EPOCH_US
+from kuvasz.own_thread import in_thread
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import continuity, failure, slots
 from kuvasz.source.drain.best import best_drain
@@ -494,7 +495,9 @@ async def _addresses(host: str) -> list[dict[str, str]]:
         ipaddress.ip_address(host)
         return [{}]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        # Not the loop's: it looks up four names at a time, for all sources, and a name server may say nothing.
+        looking = in_thread(lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM), "names")
+        found = await asyncio.wrap_future(looking)
     except OSError:
         return []
     return [{"hostaddr": str(address)} for address in dict.fromkeys(entry[4][0] for entry in found)]

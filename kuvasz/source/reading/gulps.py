@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from kuvasz.own_thread import in_thread
 from kuvasz.route import scan
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Gulps:
             self._clock.reply()
 
     async def _routed_in_thread(self, gulp: UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
-        job = asyncio.get_running_loop().run_in_executor(None, self._feed_described, gulp, lengths)
+        job = asyncio.wrap_future(in_thread(lambda: self._feed_described(gulp, lengths)))
         try:
             return await asyncio.shield(job)
         except asyncio.CancelledError:

@@ -13,6 +13,7 @@ from kuvasz.config.secrets import SecretUrl
 from kuvasz.config.sources import Source
 from kuvasz.errors import ConfigError, KuvaszError, SourceError, place_of
 from kuvasz.model import Relation
+from kuvasz.own_thread import carry_out
 from kuvasz.ports import Lake
 from kuvasz.source import conninfo
 from kuvasz.sync.context.approvals import Approvals
@@ -23,7 +24,6 @@ from kuvasz.sync.context.pasts import Pasts
 from kuvasz.sync.context.requests import Requests
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_tables import SourceTables
-from kuvasz.sync.context.source_threads import carry_out
 from kuvasz.sync.context.troubles import Troubles
 
 P = ParamSpec("P")

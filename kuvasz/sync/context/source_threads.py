@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import concurrent.futures
 import dataclasses
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from kuvasz.own_thread import in_thread
+
 P = ParamSpec("P")
 T = TypeVar("T")
-
-#: Of each thread.
-THREAD_NAME = "source"
 
 #: At a time, of all servers and of one, not counting what waits.
 _IN_ALL = 32
@@ -116,20 +113,4 @@ class SourceThreads:
             return await asyncio.wrap_future(in_thread(lambda: function(*arguments, **options)))
 
 
-def in_thread(function: Callable[[], T]) -> concurrent.futures.Future[T]:
-    """Run a function in a thread of its own, which nobody waits for at the end of the process."""
-    future = concurrent.futures.Future[T]()
-    threading.Thread(target=carry_out, args=(future, function), name=THREAD_NAME, daemon=True).start()
-    return future
-
-
-def carry_out(job: concurrent.futures.Future[T], function: Callable[[], T]) -> None:
-    """Run a function for whoever waits for a job; not if that was cancelled before it began."""
-    if job.set_running_or_notify_cancel():
-        try:
-            job.set_result(function())
-        except BaseException as error:  # noqa: BLE001 (it is the caller's)
-            job.set_exception(error)
-
-
-__all__ = ["PATIENCE_S", "THREAD_NAME", "SourceThreads", "Turn", "carry_out", "in_thread"]
+__all__ = ["PATIENCE_S", "SourceThreads", "Turn"]

@@ -30,6 +30,7 @@ from kuvasz.errors import (
 )
 from kuvasz.events import Event, EventLog
 from kuvasz.model import SourcePosition
+from kuvasz.own_thread import in_thread
 from kuvasz.source import slots, snapshot
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.state.tables import State
@@ -37,7 +38,7 @@ from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.lifetime import ended
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.context.source_threads import Turn, in_thread
+from kuvasz.sync.context.source_threads import Turn
 from kuvasz.sync.rules import lost
 from kuvasz.sync.rules.containment import unforeseen
 from kuvasz.sync.rules.copy_condition import copy_condition

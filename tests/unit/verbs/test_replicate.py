@@ -13,10 +13,10 @@ import pytest
 
 import kuvasz
 from kuvasz.errors import ConfigError, LakeError, MapMismatch, StateTaken
+from kuvasz.own_thread import THREAD_NAME, in_thread
 from kuvasz.state.memory import MemoryFeeds, MemoryVerdicts
 from kuvasz.state.store import state_of
 from kuvasz.state.verdicts.verdicts import Verdicts
-from kuvasz.sync.context.source_threads import THREAD_NAME, in_thread
 from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules.map_difference import difference
 from kuvasz.verbs import replicate as replicator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -276,10 +277,10 @@ class Names:
         self.hosts = {"a": ["10.0.0.1", "10.0.0.2"], "b": ["10.0.0.3"]}
         self.errors: dict[str, SourceError] = {}
         self.tried: list[dict[str, str]] = []
-        monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", self._look_up)
+        monkeypatch.setattr(connection_module.socket, "getaddrinfo", self._look_up)
         monkeypatch.setattr(connection_module, "_connect", self._connect)
 
-    async def _look_up(self, host: str, *_: object, **__: object) -> list[Any]:
+    def _look_up(self, host: str, *_: object, **__: object) -> list[Any]:
         if host not in self.hosts:
             raise socket.gaierror("no such host")
         return [(0, 0, 0, "", (address, 0)) for address in self.hosts[host]]
@@ -321,6 +322,37 @@ def test_the_refusal_that_a_person_must_mend_is_told_before_one_that_passes(name
     names.errors = {"10.0.0.1": refused, "10.0.0.2": SourceError("no answer")}
     with pytest.raises(SourceRefused):
         names.open("host=a")
+
+
+#: More than any pool has threads: asyncio's has six, uvloop looks up four names at a time.
+SILENT = 300
+
+
+def test_names_that_nobody_answers_for_keep_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who owns a domain may have its name servers say nothing."""
+    silence, asked = threading.Event(), threading.Semaphore(0)
+
+    def look_up(host: str, *_: object, **__: object) -> list[Any]:
+        if host == "silent":
+            asked.release()
+            silence.wait(60)
+            raise socket.gaierror("no answer")
+        return [(0, 0, 0, "", ("10.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+    async def look() -> list[dict[str, str]]:
+        silent = [asyncio.create_task(connection_module._addresses("silent")) for _ in range(SILENT)]
+        try:
+            async with asyncio.timeout(10):
+                while not asked.acquire(blocking=False):  # noqa: ASYNC110 (it is told in a thread)
+                    await asyncio.sleep(0.01)
+                return await connection_module._addresses("well")
+        finally:
+            silence.set()
+            await asyncio.gather(*silent)
+
+    assert asyncio.run(look()) == [{"hostaddr": "10.0.0.1"}]
 
 
 def test_a_host_that_nobody_knows_is_told(names: Names) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,5 +107,44 @@ def test_who_waits_for_the_end_of_a_reader_is_told_of_the_thread_that_goes_on(wo
         assert not job.done()
         goes_on.set()
         assert await job == []
+
+    asyncio.run(run())
+
+
+#: More than any pool has threads.
+SILENT = 300
+
+
+def test_sources_that_do_not_describe_their_tables_keep_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever alters a table and then says nothing keeps the thread that routes its gulp."""
+    silence, message = threading.Event(), bytearray(25) + b"R" + bytes(4)
+
+    def one(feed: Callable[..., list[Any]]) -> Gulps:
+        world = World(monkeypatch)
+        world.assembler.feed = feed
+        world.assembler.take_reply_wanted = lambda: False
+        nobody: Any = SimpleNamespace(received=lambda *_: None)
+        world.gulps._progress = nobody
+        return world.gulps
+
+    def connection() -> Any:
+        return SimpleNamespace(
+            gathered_bytes=len(message), clear=lambda: None,
+            gulp=lambda: (message, np.array([len(message)], np.uint32)),
+        )  # fmt: skip
+
+    def silent(*_: object) -> list[Any]:
+        silence.wait(60)
+        return []
+
+    async def run() -> None:
+        tasks = [asyncio.create_task(one(silent).route(connection())) for _ in range(SILENT)]
+        try:
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(10):
+                await one(lambda *_: []).route(connection())
+        finally:
+            silence.set()
+            await asyncio.gather(*tasks)
 
     asyncio.run(run())
