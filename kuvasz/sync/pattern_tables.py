@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names, sources
 from kuvasz.config.patterns.expansion import expanded
 from kuvasz.config.patterns.found_tables import LeftOut, SeenTable
-from kuvasz.errors import ConfigError, SourceError
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import mappable
@@ -149,7 +148,7 @@ def _asked(source: Source) -> tuple[SeenTable, ...] | None:
     try:
         with contextlib.closing(conninfo.connect(source.url.get())) as connection:
             return mappable.load(connection, source.patterns)
-    except (SourceError, ConfigError):  # whoever replicates it says why
+    except Exception:  # noqa: BLE001 (whatever it is, whoever replicates it says why; all others are asked with it)
         return None
 
 

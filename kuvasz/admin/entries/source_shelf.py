@@ -7,7 +7,6 @@ import concurrent.futures
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kuvasz.errors import KuvaszError
 from kuvasz.source.catalog import inventory
 
 if TYPE_CHECKING:
@@ -62,9 +61,9 @@ class SourceShelf:
         for one in group.urls:
             try:
                 found = self._take(one.url.get())
-            except KuvaszError:  # why it does not answer is said of the source itself
+                return [table for table in found.tables if table.table not in found.extensions]
+            except Exception:  # noqa: BLE001, S112 (why it does not answer is said of the source itself)
                 continue
-            return [table for table in found.tables if table.table not in found.extensions]
         return None
 
 

@@ -63,6 +63,29 @@ def test_a_source_that_does_not_answer_keeps_what_it_had(servers: Servers) -> No
     assert tables(after.looked(config())) == {"shop_eu": ["items", "more"], "shop_us": ["items", "orders"]}
 
 
+def test_an_answer_that_nobody_thought_of_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start asks all sources, and would end with what one of them says."""
+    feeds = MemoryFeeds()
+    feeds.see({"shop_us": [("orders", True, 1)]})
+
+    class Connection:
+        def __init__(self, url: str) -> None:
+            self.url = url
+
+        def close(self) -> None:
+            pass
+
+    def load_of(connection: Connection, _: object) -> tuple[SeenTable, ...]:
+        if "@us/" in connection.url:
+            raise ValueError("not enough values to unpack (expected 3, got 1)")
+        return seen("items")
+
+    monkeypatch.setattr(pattern_tables.conninfo, "connect", Connection)
+    monkeypatch.setattr(mappable, "load", load_of)
+    found = PatternTables(feeds, may_keep=True).looked(config())
+    assert tables(found) == {"shop_eu": ["items"], "shop_us": ["orders"]}
+
+
 def test_who_does_not_replicate_keeps_nothing(servers: Servers) -> None:
     feeds = MemoryFeeds()
     servers.has = {"shop_eu": seen("items")}

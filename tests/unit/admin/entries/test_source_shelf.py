@@ -55,6 +55,17 @@ def test_each_group_is_asked_once_by_the_first_source_that_answers(tmp_path: Pat
     assert sorted(servers.asked) == ["crm", "crm", "eu", "eu", "us", "us"]
 
 
+def test_an_answer_that_nobody_thought_of_is_no_answer(tmp_path: Path) -> None:
+    servers = Servers("eu", "us")
+
+    def take(url: str) -> Inventory:
+        if url.endswith("us"):
+            raise TypeError("an answer without columns")
+        return servers.take(url)
+
+    assert asyncio.run(SourceShelf(take).look(config(tmp_path))) == {"crm": []}
+
+
 def test_who_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     servers = Servers("eu", "us")
     shelf, map_ = SourceShelf(servers.take), config(tmp_path)
