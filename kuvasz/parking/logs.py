@@ -257,6 +257,9 @@ class ParkingLogs:
                     self._stop(found, target, source, reason)
             except StateError as error:
                 self._stop(found, target, source, error.message)
+            except Exception as error:  # noqa: BLE001 (it is of this table: the worker has those of all sources)
+                # Its text may quote what is to be taken out.
+                self._stop(found, target, source, f"a mistake in kuvasz: {type(error).__name__}")
 
     def _stop(self, found: _Parked, target: str, source: str, reason: str) -> None:
         # The hold first: what follows is neither parked nor applied, and must not be confirmed.

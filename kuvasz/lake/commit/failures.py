@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _log = EventLog(__name__)
 
+#: Characters of an error that nobody thought of, as it is told.
+_MOST_TOLD = 200
+
 
 def told(refused: Mapping[str, KuvaszError], receipt: Receipt) -> tuple[Receipt | Failure, ...]:
     """Return what came of a commit: the failures of sources that are left out, and the receipt of the others.
@@ -117,10 +120,17 @@ def unkept(table: LakeTable, state: Path, error: OSError) -> LakeError:
     return LakeError(message, hint="make room; it is tried again")
 
 
-def bug(table: LakeTable, error: Exception) -> InternalError:
-    """Tell, and return, the error of something that nobody thought of: the table stops, not the process."""
-    _log.tell(Event.BUG_IN_COMMIT, table=table.name)
-    return InternalError(f"{place_of(table=table.name)}: {error!r}")
+def bug(table: LakeTable, error: Exception, source: str = "") -> InternalError:
+    """Tell, and return, the error of something that nobody thought of: the table stops, not the process.
+
+    Args:
+        table: The table.
+        error: Being handled.
+        source: Whose rows it is about; empty: those of all.
+    """
+    of = {"source": source} if source else {}
+    _log.tell(Event.BUG_IN_COMMIT, table=table.name, **of)
+    return InternalError(f"{place_of(source, table.name)}: {repr(error)[:_MOST_TOLD]}")
 
 
 __all__ = ["bug", "came_of", "drop", "failed", "stop", "told", "unkept"]

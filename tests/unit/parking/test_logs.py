@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +140,23 @@ def test_a_disk_that_refuses_holds_the_source(tmp_path: Path, monkeypatch: pytes
         patch.setattr("os.pwrite", full)
         with pytest.raises(StateError, match="cannot be written: no space left on device"):
             lot.create("shop.others", S)
+
+
+def test_changes_that_cannot_be_veiled_hold_their_source_alone(tmp_path: Path) -> None:
+    """The worker that parks them has those of all sources; and what is wrong may quote what is to be taken out."""
+
+    class Torn:
+        def over(self, _: object) -> object:
+            raise ValueError("secret")
+
+    lot, eu = Lot(tmp_path), Sender()
+    lot.create(T, S)
+    torn: Any = Torn()
+    lot.begin(T, S, 1, torn)
+    lot.park(T, S, 1, [eu.one(insert(1))], 0, is_open=False)
+    assert lot.held == [(S, T)]
+    assert lot.count() == 0
+    assert not lot.is_parking(T, S)
 
 
 def test_a_new_connection_begins_an_unfinished_transaction_again(tmp_path: Path) -> None:

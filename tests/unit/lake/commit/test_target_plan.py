@@ -84,3 +84,18 @@ def test_a_bundle_that_the_table_does_not_hold_any_more_loses_nobody_else(
     monkeypatch.setattr(bench.shapes, "of", changed)
     found = bench.separate((0, DecodeError("wrong"), 0))
     assert (found, bench.plan.refused.keys()) == ([("s2",), ("s3",), ("s4",)], {"s0", "s1"})
+
+
+def test_a_step_that_nobody_thought_of_loses_nobody_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised for it ended the worker, and with it the process."""
+    of = bench.shapes.of
+
+    def changed(step: Step) -> Any:
+        if sources_of(step)[0] == "s1":
+            raise RecursionError("maximum recursion depth exceeded")
+        return of(step)
+
+    monkeypatch.setattr(bench.shapes, "of", changed)
+    found = bench.separate((0, DecodeError("wrong"), 0))
+    assert (found, bench.plan.refused.keys()) == ([("s2",), ("s3",), ("s4",)], {"s0", "s1"})
+    assert str(bench.plan.refused["s1"]).startswith("source s1, table shop.items: RecursionError(")
