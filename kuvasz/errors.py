@@ -9,6 +9,7 @@
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
+    │   ├── SourceTooLarge       1   timed   source    more tables are one target than may be
     │   ├── SourceLocked         1   timed   source    somebody has locked a table, and more than a look is needed
     │   └── SlotLost             5   human   source    slot gone or invalidated
     │       └── SourceReplaced   5   human   source    another cluster, an older backup or a late standby answers
@@ -168,6 +169,10 @@ class SourceRefused(SourceError):
 
     exit_code = 3
     retry = Retry.HUMAN
+
+
+class SourceTooLarge(SourceError):
+    """A source has more tables that are one target than a target may have of it."""
 
 
 class SourceLocked(SourceError):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from kuvasz.errors import KuvaszError
+from kuvasz.errors import KuvaszError, SourceTooLarge
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo
 from kuvasz.source.reading.reader import Reader
@@ -139,6 +139,8 @@ class Watches:
                 continue  # without a thread, for there may be thousands of sources
             try:
                 await self._context.ask(self._partitions.look)
+            except SourceTooLarge:  # the source waits, rather than go on without them
+                raise
             except KuvaszError as error:
                 _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
             if self._partitions.is_stream_stale:

@@ -8,7 +8,7 @@ backlog find their fields by number, whatever the columns were called in their t
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kuvasz.errors import SchemaError, resync_of
 from kuvasz.evolve.changes import Change, ChangeKind, compare
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from kuvasz.evolve.known import SourceColumns
     from kuvasz.model import Column, Relation, ValueType
     from kuvasz.ports import Target
+
+#: Columns of a table that several sources fill. One source's table has at most 1,600, but whoever adds and drops them
+#: all the time would give everybody's table as many as he likes: a column that is dropped stays in the lake.
+MOST_COLUMNS: Final = 2000
 
 _OTHER_KEY = "the key was changed"
 
@@ -168,6 +172,17 @@ def strays(
     }  # fmt: skip
 
 
+def _refuse_many(count: int, target: Target, place: str) -> None:
+    """Refuse more columns in a table that others fill, too: they are in its metadata, and in all that is read."""
+    if count > MOST_COLUMNS:
+        message = (
+            f"{place}: {target.name} would have {count:,} columns, those that were dropped included, and has at most"
+            f" {MOST_COLUMNS:,} while several sources fill it"
+        )
+        hint = "name the wanted ones with `columns`, or give this source's table another `target`; then retry"
+        raise SchemaError(message, hint=hint)
+
+
 class _Planning:
     """A plan in the making."""
 
@@ -233,6 +248,8 @@ class _Planning:
         moved = self._fields.moved_key()
         has_other_key = (was_keyed or self._target.type in _FOUND_BY_KEY) and self._take_key()
         refuse_alike(self._fields.all(), self._place)
+        if self._fields.added and (self._others.have_rows or self._others.fields):
+            _refuse_many(len(self._fields.all()), self._target, self._place)
         return Evolution(
             steps=self._fields.steps(),
             added={number: field.name for number, field in self._fields.added.items()},

@@ -13,10 +13,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from kuvasz.config.sources import Source, SourceTableSpec
+from kuvasz.errors import SourceTooLarge, place_of
 from kuvasz.source.catalog import members
+
+#: Tables of one source that may be one target: each has properties of its own there, which every commit to it, also
+#: of other sources, writes anew.
+MOST_MEMBERS: Final = 10_000
 
 
 def found(
@@ -32,7 +37,7 @@ def found(
         others: OIDs of tables whose rows entries of their own have, whatever they are called now.
 
     Raises:
-        SourceError: The catalog cannot be read.
+        SourceError: The catalog cannot be read, or a collapse takes in too many tables.
     """
     collapses = [spec for spec in source.tables if spec.is_collapse]
     if not collapses:
@@ -49,6 +54,9 @@ def expanded(source: Source, candidates: Iterable[members.Candidate], others: Co
 
     A partition comes with what it is a partition of, if the map takes that in. A table that an entry of its own
     follows (`others`) stays that entry's when it gets a name that a collapse takes in.
+
+    Raises:
+        SourceTooLarge: A collapse takes them in.
     """
     candidates = list(candidates)
     taken = {one.oid: spec for one in candidates if (spec := source.find(one.table)) is not None}
@@ -58,6 +66,11 @@ def expanded(source: Source, candidates: Iterable[members.Candidate], others: Co
         spec = taken.get(one.oid)
         if spec is not None and spec.is_collapse and one.oid not in others and above.isdisjoint(one.ancestors):
             specs.setdefault(spec.identifier, []).append(spec.of_member(one.table, one.oid))
+    for target, taken_in in specs.items():
+        if len(taken_in) > MOST_MEMBERS:
+            what = f"{len(taken_in):,} tables of it are {target}, and at most {MOST_MEMBERS:,} may be"
+            hint = "drop those that are not needed, or have `partitions_regex` take in fewer; it is tried again"
+            raise SourceTooLarge(f"{place_of(source.name)}: {what}", hint=hint)
     tables = [
         member
         for spec in source.tables

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceTooLarge
 from kuvasz.source import conninfo
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
@@ -236,3 +236,12 @@ def test_a_copy_is_not_torn_for_that(world: World) -> None:
 def test_where_nobody_waits_for_them_there_is_nothing_to_look_for(world: World) -> None:
     start = SimpleNamespace(is_waiting=False)
     assert live(world, lambda: world.watches.inserts(reader(0), start), lambda: False)  # type: ignore[arg-type]
+
+
+def test_a_source_that_makes_tables_without_end_does_not_go_on_without_them(world: World) -> None:
+    def look() -> None:
+        raise SourceTooLarge("10,001 tables of it are shop.events")
+
+    world.partitions.look, world.partitions.has_any = look, True
+    with pytest.raises(SourceTooLarge):
+        live(world, world.watches.partitions, lambda: False)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kuvasz.errors import SchemaError
 from kuvasz.evolve.known import SourceColumns
+from kuvasz.lake.format import planning
 from kuvasz.lake.format.evolution import Evolution
 from kuvasz.lake.format.planning import OtherSources, names_by_field, plan, strays
 from kuvasz.lake.format.schema import Field, LakeSchema, typed, wanted
@@ -376,6 +377,36 @@ def test_a_table_that_was_made_for_another_one_gets_the_key_of_the_one_that_come
     del lake.known["eu"]  # no row of the one that it was made for has come
     assert lake.follow(other).has_other_key
     assert lake.key == ()
+
+
+def test_one_of_several_sources_gives_the_table_no_end_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "MOST_COLUMNS", 10)
+    eu, us = SourceTable(), SourceTable()
+    lake = LakeTable(eu)
+    lake.follow(us, "us")
+
+    def churn(number: int) -> None:
+        """As whoever alters one table may do all day."""
+        us.drop(us.add(f"x{number}"))
+        us.add(f"y{number}")
+        lake.follow(us, "us")
+
+    for number in range(7):
+        churn(number)
+    with pytest.raises(SchemaError, match="would have 11 columns, those that were dropped included"):
+        churn(7)
+    assert len(lake.fields) == 10
+    assert lake.follow(eu).steps == ()
+
+
+def test_a_table_of_one_source_has_as_many_columns_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "MOST_COLUMNS", 4)
+    eu = SourceTable()
+    lake = LakeTable(eu)
+    for number in range(3):
+        eu.add(f"x{number}")
+    lake.follow(eu)
+    assert len(lake.fields) == 6
 
 
 def test_a_default_is_of_the_source_whose_column_brought_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
+from kuvasz.errors import SourceTooLarge
 from kuvasz.model import TableName
 from kuvasz.source.catalog.members import Candidate
 from kuvasz.sync.rules import members
@@ -51,6 +52,17 @@ def test_tables_take_the_place_of_their_collapse(source: config_sources.Source) 
         ("billing.log_1", "kuvasz.logs", "shop_eu/5"),
     ]
     assert [name for name, _, _ in tables(members.expanded(source, []))] == ["public.customers", "public.events_old"]
+
+
+def test_whoever_makes_tables_without_end_stops_himself(
+    source: config_sources.Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would be in what is written with every commit to a target that others feed, too."""
+    monkeypatch.setattr(members, "MOST_MEMBERS", 3)
+    there = [candidate(number, f"events_{number}") for number in range(1, 4)]
+    assert len(tables(members.expanded(source, there))) == 5
+    with pytest.raises(SourceTooLarge, match=r"4 tables of it are kuvasz\.events, and at most 3 may be"):
+        members.expanded(source, [*there, candidate(4, "events_4")])
 
 
 def test_a_partition_comes_with_its_root_if_that_is_in_the_map(source: config_sources.Source) -> None:
