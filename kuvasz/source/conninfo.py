@@ -12,6 +12,8 @@ import functools
 import os
 import re
 import select
+import socket
+import sys
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -86,6 +88,16 @@ _DEFAULTS = {
 #: Seconds that a server has for a statement about its catalog, locks included. TCP tells of one that is gone, but not
 #: of one that is stopped, or behind a proxy that is silent.
 ANSWER_S = 120.0
+
+#: Bytes of one answer of a server that are taken: what a catalog of ten thousand tables says is less. It is kept
+#: whole, so one without an end would take all memory.
+MOST_BYTES = 128 << 20
+
+#: Times that something came between two looks at how much it was: 16 KB each, or more.
+_BETWEEN_LOOKS = 64
+
+#: Where in `struct tcp_info` of Linux the bytes are that a connection has received (linux/tcp.h).
+_RECEIVED_AT = slice(128, 136)
 
 _ASKING = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: select.POLLOUT}
 
@@ -198,13 +210,65 @@ def overlaid(url: str, other: str) -> str:
     return make_conninfo(**{**given, **own})
 
 
+class AnswerLimit:
+    """How much a server has said in answer to one question.
+
+    Args:
+        fileno: The socket.
+    """
+
+    def __init__(self, fileno: int) -> None:
+        self._fileno = fileno
+        self._times = 0
+        self._begin = 0
+
+    def came(self) -> None:
+        """Take note that something came.
+
+        Raises:
+            psycopg.OperationalError: It is too much. What comes over a UNIX socket, of this machine, is not counted.
+        """
+        if self._times % _BETWEEN_LOOKS == 0:
+            received = _received(self._fileno)
+            self._begin = self._begin or received
+            if received - self._begin > MOST_BYTES:
+                raise psycopg.OperationalError(f"its answer has more than {MOST_BYTES >> 20} MB, and no end")
+        self._times += 1
+
+
+def _received(fileno: int) -> int:
+    """Return the bytes that a connection has received; 0 where the system does not say so."""
+    if not hasattr(socket, "TCP_INFO"):
+        return 0
+    with socket.socket(fileno=os.dup(fileno)) as duplicate:
+        try:
+            facts = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT.stop)
+        except OSError:  # it is none of TCP
+            return 0
+    return int.from_bytes(facts[_RECEIVED_AT], sys.byteorder)
+
+
+def _bounded(gen: PQGen[T], size: AnswerLimit) -> PQGen[T]:
+    """Yield what a generator of psycopg waits for, and end it when too much has come."""
+    try:
+        waits_for = next(gen)
+        while True:
+            ready = yield waits_for
+            size.came()
+            waits_for = gen.send(ready)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
 class _Session(psycopg.Connection[Any]):
-    """One whose server may be silent, and keeps nobody waiting for ever."""
+    """One whose server may be silent, or say more than anybody asked, and keeps nobody waiting for ever."""
 
     @override
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         try:
-            return super().wait(gen, interval, ANSWER_S if timeout is None else timeout)
+            bounded = _bounded(gen, AnswerLimit(self.pgconn.socket))
+            return super().wait(bounded, interval, ANSWER_S if timeout is None else timeout)
         except psycopg.errors._WaitTimeout:
             # Closing the socket would leave the statement at the server, and whoever tries again would add another.
             with contextlib.suppress(psycopg.Error):
@@ -294,9 +358,10 @@ def execute(pgconn: pq.abc.PGconn, statements: str) -> pq.abc.PGresult:
 
 def answer(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
     """Return the next result of what was sent, None when there is no more; see `execute`."""
-    poll, end = select.poll(), time.monotonic() + ANSWER_S
+    poll, end, size = select.poll(), time.monotonic() + ANSWER_S, AnswerLimit(pgconn.socket)
     poll.register(pgconn.socket, select.POLLIN)
     while pgconn.is_busy():
+        size.came()
         if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
             raise psycopg.OperationalError(f"it has not answered for {ANSWER_S:g} s")
         pgconn.consume_input()

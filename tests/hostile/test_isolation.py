@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +18,12 @@ from kuvasz import app
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.errors import SourceError
+from kuvasz.source import conninfo
+from kuvasz.source.reading.connection import Connection
 from kuvasz.state.tables import State
 from tests.support.lake import MemoryPipeline, group
+from tests.support.liar import LIES, liar
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.proxy import Proxy, proxy
 from tests.support.waiting import wait_until
@@ -199,3 +205,35 @@ def test_a_snapshot_that_waits_for_a_transaction_lets_others_copy(
         wait_until(lambda: copies()["shop_ill0"] == 2, lambda: f"it is copied, too: {pipeline.errors()}")
         wait_until(lambda: len(of(pipeline, "ill0")) == 2, "it is right")
         assert waits()["shop_ill0"] == ""
+
+
+def test_an_answer_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be kept whole: a gigabyte in ten seconds, and then there is no kuvasz for anybody."""
+    monkeypatch.setattr(conninfo, "MOST_BYTES", 8 << 20)
+    sent: list[int] = []
+
+    def overflowing(client: socket.socket) -> None:
+        counted: Any = SimpleNamespace(sendall=lambda data: (client.sendall(data), sent.append(len(data))),
+                                       recv=client.recv)  # fmt: skip
+        LIES["overflowing"](counted)
+
+    for ask in (
+        conninfo.connect,
+        lambda url: conninfo.connect_pq(conninfo.replication_conninfo(url)),
+        lambda url: asyncio.run(_identified(url)),
+    ):
+        sent.clear()
+        with (
+            liar(overflowing) as server,
+            pytest.raises(SourceError, match="its answer has more than 8 MB, and no end"),
+        ):
+            ask(f"postgresql://x@127.0.0.1:{server.port}/x?sslmode=disable&connect_timeout=10")
+        assert sum(sent) < 100 << 20
+
+
+async def _identified(url: str) -> None:
+    connection = await Connection.open(conninfo.replication_conninfo(url), "eu", compiled=False)
+    try:
+        await connection.identify_system()
+    finally:
+        connection.close()

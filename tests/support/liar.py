@@ -62,6 +62,17 @@ def _endless(client: socket.socket) -> None:
         client.sendall(remark)
 
 
+def _overflowing(client: socket.socket) -> None:
+    """A welcome, and to the first question rows without end: whoever keeps them has no memory left."""
+    client.sendall(_WELCOME)
+    client.recv(64 << 10)
+    field = b"a\0" + struct.pack(">ihihih", 0, 0, 25, -1, -1, 0)
+    row = _message(b"D", struct.pack(">hi", 1, 60_000) + b"x" * 60_000)
+    client.sendall(_message(b"T", struct.pack(">h", 1) + field))
+    for _ in range(_ENDLESS):
+        client.sendall(row)
+
+
 #: By name, what is told to whoever connects.
 LIES: dict[str, Callable[[socket.socket], None]] = {
     "noise": _noise,
@@ -69,6 +80,7 @@ LIES: dict[str, Callable[[socket.socket], None]] = {
     "refusing": _refusing,
     "forging": _forging,
     "endless": _endless,
+    "overflowing": _overflowing,
 }
 
 

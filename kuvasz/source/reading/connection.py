@@ -329,8 +329,10 @@ class Connection:
         return result
 
     async def _next_result(self) -> pq.abc.PGresult | None:
+        size = conninfos.AnswerLimit(self._pgconn.socket)
         self._pgconn.consume_input()
         while self._pgconn.is_busy():
+            size.came()
             await self._ready()
             self._pgconn.consume_input()
         return self._pgconn.get_result()
