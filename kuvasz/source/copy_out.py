@@ -40,6 +40,10 @@ _RECEIVE_BUFFER_BYTES = 4 << 20
 #: that is gone, but not of one behind a proxy; a server that waits for a lock gives up sooner (both: `conninfo`).
 SILENCE_S = 120.0
 
+#: Bytes of rows that have to come while so long is waited for them: whoever sends a byte a minute keeps the turn to
+#: copy, and a core, as well as one that says nothing. Remarks are no rows.
+_LEAST_BYTES = 64 << 10
+
 _COPY_DATA = ord("d")
 _NEWLINE = ord("\n")
 _HEADER_BYTES = 5  # tag, length
@@ -90,11 +94,18 @@ def libpq_rows(
             raise _of_result(result, place, doing)
         fetch = pgconn.get_copy_data
         chunk = bytearray()
-        taken = taken_bytes = 0
+        taken = taken_bytes = came = 0
+        waited_s = 0.0
         size, row = fetch(1)
         while size >= 0:
             if size == 0:  # there is no whole row yet
+                begin = time.monotonic()
                 _wait(pgconn, place, doing)
+                waited_s += time.monotonic() - begin
+                _refuse_slow(waited_s, place, doing)
+            came += size
+            if came >= _LEAST_BYTES:
+                came, waited_s = 0, 0.0
             chunk += row
             if pace is not None and size:
                 taken, taken_bytes = taken + 1, taken_bytes + size
@@ -138,6 +149,16 @@ def _silent(place: str, doing: str) -> SourceError:
     )
 
 
+def _refuse_slow(waited_s: float, place: str, doing: str) -> None:
+    """Give up a copy of which less than `_LEAST_BYTES` came while so long was waited."""
+    if waited_s > SILENCE_S:
+        what = f"less than {_LEAST_BYTES >> 10} kB of rows came from the server in {SILENCE_S:g} s"
+        raise SourceError(
+            f"{place}: cannot {doing}: {what}",
+            hint="it is tried again; look at the server's disks, and at what stands in between",
+        )
+
+
 class _CopyReader:
     """Reads one COPY from the connection's socket."""
 
@@ -149,6 +170,8 @@ class _CopyReader:
         self._source = np.empty(_GULP_BYTES, np.uint8)
         self._start = 0  # of what is read and not yet used
         self._end = 0
+        self._came = 0  # bytes of rows since it was last waited from the beginning
+        self._waited_s = 0.0
 
     def rows(self, query: str, chunk_bytes: int) -> Iterator[memoryview]:
         # A descriptor of our own, so that closing it does not close libpq's.
@@ -170,6 +193,9 @@ class _CopyReader:
             before = whole
             used, at, whole, missing = unframe(self._source[self._start : self._end], target, at, whole, missing)
             self._start += used
+            self._came += used
+            if self._came >= _LEAST_BYTES:
+                self._came, self._waited_s = 0, 0.0
             if self._pace is not None and whole > before:
                 # Rows end with the only newlines there are (manual, "COPY", "Text Format").
                 self._pace.took(int(np.count_nonzero(target[before:whole] == _NEWLINE)), whole - before)
@@ -212,6 +238,7 @@ class _CopyReader:
             rest = self._end - self._start
             self._source[:rest] = self._source[self._start : self._end].copy()
             self._start, self._end = 0, rest
+        begin = time.monotonic()
         try:
             if pause_s := _PAUSE_S.get(self._socket.family):
                 time.sleep(pause_s)
@@ -226,6 +253,8 @@ class _CopyReader:
         if received == 0:
             raise self._broken("the server closed the connection")
         self._end += received
+        self._waited_s += time.monotonic() - begin
+        _refuse_slow(self._waited_s, self._place, self._doing)
 
     def _broken(self, why: str) -> SourceError:
         return SourceError(f"{self._place}: cannot {self._doing}: {why}", hint="it is tried again")

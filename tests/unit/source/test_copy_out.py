@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import contextlib
+import socket
 import struct
+import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kuvasz.errors import SourceError
 from kuvasz.source import copy_out
 from tests.support.examples import examples
 
@@ -43,3 +50,54 @@ def test_it_stops_before_any_other_message():
 def test_a_length_that_cannot_be_is_told():
     source = np.frombuffer(framed([b"a\n"]) + b"d\0\0\0\3", np.uint8)
     assert copy_out.unframe(source, np.zeros(64, np.uint8), 0, 0, 0) == (7, 2, 2, -1)
+
+
+@pytest.mark.parametrize("said", [framed([b"a"]), b"N" + struct.pack("!i", 4)])
+def test_a_server_that_sends_next_to_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch, said: bytes):
+    """It would keep the turn to copy from all others for as long as it likes; remarks are no rows."""
+    monkeypatch.setattr(copy_out, "SILENCE_S", 0.3)
+    ours, theirs = socket.socketpair()
+    is_over = threading.Event()
+
+    def trickle() -> None:
+        with contextlib.suppress(OSError):
+            while not is_over.wait(0.02):
+                theirs.sendall(said)
+
+    thread = threading.Thread(target=trickle, daemon=True)
+    thread.start()
+    pgconn = SimpleNamespace(socket=ours.fileno())
+    reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None)
+    stop = threading.Timer(5, theirs.close)
+    stop.start()
+    try:
+        with pytest.raises(SourceError, match=r"there: cannot copy items: less than 64 kB of rows came .* in 0\.3 s"):
+            list(reader.rows("COPY items TO STDOUT", 1 << 20))
+    finally:
+        stop.cancel()
+        is_over.set()
+        thread.join()
+        ours.close()
+        theirs.close()
+
+
+def test_a_server_that_rests_now_and_then_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(copy_out, "SILENCE_S", 0.5)
+    ours, theirs = socket.socketpair()
+    row = b"x" * 999 + b"\n"
+
+    def send() -> None:
+        for _ in range(10):
+            theirs.sendall(framed([row] * 70))
+            time.sleep(0.1)
+        theirs.sendall(b"c" + struct.pack("!i", 4) + b"Z" + struct.pack("!ic", 5, b"I"))
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    pgconn = SimpleNamespace(socket=ours.fileno())
+    reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None)
+    found = sum(len(chunk) for chunk in reader.rows("COPY items TO STDOUT", 1 << 20))
+    thread.join()
+    ours.close()
+    theirs.close()
+    assert found == 10 * 70 * len(row)
