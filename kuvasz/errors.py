@@ -52,7 +52,7 @@ from __future__ import annotations
 
 import enum
 import shlex
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
@@ -75,6 +75,10 @@ class Scope(enum.Enum):
     PROCESS = "process"
 
 
+#: Characters of a message, but of one that is a list of faults.
+_MOST: Final = 8000
+
+
 class KuvaszError(Exception):
     """The root. ``str()`` gives the message with its hint.
 
@@ -90,6 +94,8 @@ class KuvaszError(Exception):
     is_public: ClassVar[bool] = False  #: the message quotes no value of any row, whoever wrote it
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        if len(message) > _MOST and not self.has_lines:  # a server may say anything, and all that is told has it
+            message = f"{message[:_MOST]} …"
         super().__init__(message, hint)
         self.message = escapes.lines(message) if self.has_lines else escapes.one_line(message)
         self.hint = None if hint is None else escapes.one_line(hint)

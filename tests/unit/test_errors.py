@@ -102,3 +102,13 @@ def test_a_command_in_a_hint_can_be_given_to_a_shell(command: str, text: str) ->
     assert command == text
     assert shlex.split(command)[:3] == ["kuvasz", text.split()[1], "--table"]
     assert len(shlex.split(command)) == 4
+
+
+def test_a_message_has_an_end_whatever_a_server_says() -> None:
+    """It is in the log, in the status of all, and tried again with each attempt."""
+    error = errors.SourceError("x" * 1_000_000, hint="look")
+    assert len(error.message) < 10_000
+    assert len(str(error.args)) < 10_000
+    assert error.hint == "look"
+    faults = "\n".join(["a fault"] * 5000)
+    assert errors.ConfigError(faults).message == faults
