@@ -154,8 +154,6 @@ def cut(
         changes, chunk_bytes = list(changes), _NO_LIMIT
         split = _split(changes, accepted, events or {})
     steps: list[Chunk | Truncation] = []
-    # A clone shows nothing of what a TRUNCATE behind it takes away.
-    truncations = _Truncations(steps) if counter is None and table_type is TableType.CLONE else None
     filling: dict[str, Chunk] = {}
     positions: dict[str, SourcePosition] = {}
     rows_of: dict[str, int] = {}
@@ -170,8 +168,6 @@ def cut(
                 step = change if counter is None else counter.count_truncation(change)
                 if (change.source, change.commit_lsn) in split:
                     step = dataclasses.replace(step, end_lsn=change.commit_lsn + 1)
-                if truncations is not None:
-                    truncations.leave_out(step)
                 steps.append(step)
                 if not open_lsn(change):
                     positions[change.source] = SourcePosition(
@@ -198,14 +194,14 @@ def cut(
                 xid=int(transactions.xid[last]),
                 commit_us=int(transactions.commit_us[last]),
             )
-            newest_us[change.source] = max(
-                newest_us.get(change.source, 0), int(transactions.commit_us[first : last + 1].max())
-            )
+            newest = int(transactions.commit_us[first : last + 1].max())
+            newest_us[change.source] = max(newest_us.get(change.source, 0), newest)
         rows_of[change.source] = rows_of.get(change.source, 0) + total - start
         bytes_of[change.source] = bytes_of.get(change.source, 0) + int(change.lengths[start:].sum())
         counted = 0 if counter is None else counter.count(change, first)
+        unfinished = int(transactions.commit_lsn[-1])
         spans: Iterable[tuple[int, int, int]] = (
-            (start, max(start, whole), 0), (max(start, whole), total, int(transactions.commit_lsn[-1])),
+            (start, max(start, whole), 0), (max(start, whole), total, unfinished),
         )  # fmt: skip
         if split:
             spans = _spans(change, first, start, split)
@@ -213,7 +209,7 @@ def cut(
             taking = _Taking(segment=change, open_lsn=of, first=None if counter is None else (first, counted))
             _take(taking, begin, end, filling, steps, chunk_bytes)
     return Cut(
-        steps=tuple(steps) if truncations is None else truncations.left(),
+        steps=tuple(steps),
         positions=positions,
         rows=sum(rows_of.values()),
         rows_of=rows_of,
@@ -223,35 +219,6 @@ def cut(
         newest_us=newest_us,
         events={} if counter is None else counter.events,
     )
-
-
-class _Truncations:
-    """Leaves out what a TRUNCATE of the same commit takes away: each such step is a file, or a look at all files.
-
-    Args:
-        steps: The steps of a cut so far.
-    """
-
-    def __init__(self, steps: list[Chunk | Truncation]) -> None:
-        self._steps = steps
-        self._begin = 0  # of the steps that were not looked at
-        self._of: dict[tuple[str, int, int], list[int]] = collections.defaultdict(list)
-        self._left_out: set[int] = set()
-
-    def leave_out(self, truncation: Truncation) -> None:
-        """Leave out the steps before a truncation of the same table that become visible when it does."""
-        for number in range(self._begin, len(self._steps)):
-            self._of[self._key(self._steps[number])].append(number)
-        self._begin = len(self._steps)
-        self._left_out.update(self._of.pop(self._key(truncation), ()))
-
-    def left(self) -> tuple[Chunk | Truncation, ...]:
-        """Return the other steps."""
-        return tuple(step for number, step in enumerate(self._steps) if number not in self._left_out)
-
-    @staticmethod
-    def _key(step: Chunk | Truncation) -> tuple[str, int, int]:
-        return step.source, step.relation.oid, open_lsn(step)
 
 
 class _Counter:

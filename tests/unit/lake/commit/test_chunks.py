@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk, Cut
 from kuvasz.lake.table.write_era import WriteEra
-from kuvasz.model import Relation, Segment, SourcePosition, TableType, Truncation
+from kuvasz.model import Relation, Segment, SourcePosition, Truncation
 from tests.support.changes import ITEMS, Sender, insert, relation
 
 WIDER = relation(oid=7)
@@ -59,7 +58,7 @@ def flat(cut: Cut) -> list[tuple]:
 @given(streams(), st.dictionaries(st.sampled_from(["eu", "us"]), st.integers(0, 12_000)), st.integers(1, 2000))
 def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes: int) -> None:
     changes, events = made
-    cut = chunks.cut(changes, accepted, chunk_bytes, TableType.APPEND)
+    cut = chunks.cut(changes, accepted, chunk_bytes)
     kept = [event for event in events if event[1] >= accepted.get(event[0], 0)]
     for source in ("eu", "us"):
         assert [event for event in flat(cut) if event[0] == source] == [e[:4] for e in kept if e[0] == source]
@@ -133,47 +132,3 @@ def test_the_newest_commit_time_need_not_be_that_of_the_last_transaction() -> No
     assert chunks.cut([segment], {"eu": int(segment.transactions.end_lsn[1])}, 1 << 20).newest_us == {"eu": 30}
     assert chunks.cut([late, eu.part(eu.commit_lsn(), insert(4))], {}, 1 << 20).newest_us == {"eu": late.commit_us}
     assert cut.without({"eu"}).newest_us == {}
-
-
-def kinds(cut: Cut) -> list[tuple[str, str, int]]:
-    return [
-        (step.source, "truncated" if isinstance(step, Truncation) else "rows", chunks.open_lsn(step))
-        for step in cut.steps
-    ]
-
-
-def test_a_flood_of_truncates_makes_one_file_of_a_clone() -> None:
-    """Ten thousand times TRUNCATE and INSERT were as many files, for which all sources of the worker waited."""
-    eu, us = Sender(), Sender("us", start=50_000)
-    flood = [change for number in range(500) for change in (eu.one(insert(number)), eu.truncation())]
-    changes = [us.one(insert(1)), *flood, eu.one(insert(7)), us.one(insert(2))]
-    cut = chunks.cut(changes, {}, 1 << 20)
-    assert kinds(cut) == [("us", "rows", 0), ("eu", "truncated", 0), ("eu", "rows", 0)]
-    assert (cut.rows, cut.rows_of["eu"]) == (503, 501)
-    assert cut.positions == chunks.cut(changes, {}, 1 << 20, TableType.APPEND).positions
-
-
-@pytest.mark.parametrize("kind", [TableType.APPEND, TableType.HISTORY, TableType.CHANGELOG])
-def test_what_shows_more_than_the_last_row_has_all_steps(kind: TableType) -> None:
-    eu = Sender()
-    cut = chunks.cut([eu.one(insert(1)), eu.truncation(), eu.one(insert(2)), eu.truncation()], {}, 1 << 20, kind)
-    assert [name for _, name, _ in kinds(cut)] == ["rows", "truncated"] * 2
-
-
-def test_a_truncate_that_may_be_given_up_takes_nothing_of_what_is_whole() -> None:
-    """It shows with the end of its transaction, and that may come in another commit, or not."""
-    eu = Sender()
-    lsn = eu.commit_lsn()
-    whole = eu.one(insert(1))
-    begun = eu.segment([(lsn, [insert(2)])], is_open=True)
-    more = eu.segment([(lsn, [insert(3)])], is_open=True)
-    cut = chunks.cut([whole, begun, eu.truncation(lsn, is_open=True), more], {}, 1 << 20)
-    assert kinds(cut) == [("eu", "rows", 0), ("eu", "truncated", lsn), ("eu", "rows", lsn)]
-
-
-def test_a_truncate_takes_nothing_of_another_table() -> None:
-    eu = Sender()
-    lsn = eu.commit_lsn()
-    other = eu.segment([(lsn, [insert(1)])], relation=WIDER)
-    cut = chunks.cut([other, eu.one(insert(2)), eu.truncation()], {}, 1 << 20)
-    assert [step.relation.oid for step in cut.steps] == [WIDER.oid, ITEMS.oid]
