@@ -7,6 +7,7 @@ machine they write the files themselves, so that the keys of ten million rows ne
 from __future__ import annotations
 
 import dataclasses
+import mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,14 +42,14 @@ class KeyFiles:
         path = self._path(data_path)
         try:
             path.unlink(missing_ok=True)  # what is mapped from it stays
-            np.save(path, kept)
+            kept.tofile(path)
         except OSError as error:
             message = f"the keys of a copy cannot be kept below {self.folder.parent}: {error}"
             raise LakeError(message, hint="make room; it is tried again") from error
 
     def records(self, data_path: str) -> UInt64s:
         """Return what is kept of a data file whose keys are sorted, mapped from disk."""
-        return frozen(np.load(self._path(data_path), mmap_mode="r").view(np.ndarray))
+        return self._mapped(data_path).reshape(-1, 3)
 
     def leave_out(self, data_path: str, keys: Keys) -> UInt32s:
         """Keep the rows of some keys no more; sorted keys alone can do that.
@@ -76,11 +77,19 @@ class KeyFiles:
 
     def keys(self, data_path: str) -> Keys:
         """Return the keys of a data file if they are not sorted, mapped from disk."""
-        hi, lo = self.records(data_path)
+        hi, lo = self._mapped(data_path).reshape(2, -1)
         return Keys(hi=hi, lo=lo)
 
+    def _mapped(self, data_path: str) -> UInt64s:
+        # Not numpy's own format: it reads its head by `ast`, which threads of Python 3.11 and 3.12 cannot do at once
+        # (SystemError: AST constructor recursion depth mismatch, seen with 400 sources).
+        with self._path(data_path).open("rb") as file:
+            if not file.seek(0, 2):  # nothing cannot be mapped
+                return frozen(np.zeros(0, np.uint64))
+            return frozen(np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint64))
+
     def _path(self, data_path: str) -> Path:
-        return self.folder / f"{data_path.rpartition('/')[2]}.npy"
+        return self.folder / f"{data_path.rpartition('/')[2]}.keys"
 
 
 def _keys_of(records: UInt64s) -> Keys:

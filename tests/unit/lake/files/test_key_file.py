@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import numpy as np
@@ -39,3 +40,24 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 def test_no_room_names_the_place(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=f"cannot be kept below {tmp_path}"):
         KeyFiles(folder=tmp_path / "gone", is_sorted=False).write(PATH, KEYS)
+
+
+def test_none_at_all(tmp_path: Path) -> None:
+    none = KEYS.take(np.array([], np.int32))
+    for is_sorted in (True, False):
+        KeyFiles(folder=tmp_path, is_sorted=is_sorted).write(PATH, none)
+        found = KeyFiles(folder=tmp_path, is_sorted=is_sorted)
+        assert len(found.ascending(PATH) if is_sorted else found.keys(PATH)) == 0
+
+
+def test_many_threads_may_read_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numpy's own format is parsed, and up to Python 3.12 two threads that parse at a time end in a SystemError."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise SystemError("AST constructor recursion depth mismatch")
+
+    monkeypatch.setattr(ast, "parse", refuse)
+    for is_sorted in (True, False):
+        files = KeyFiles(folder=tmp_path, is_sorted=is_sorted)
+        files.write(PATH, KEYS)
+        assert len(files.ascending(PATH) if is_sorted else files.keys(PATH)) == len(KEYS)
