@@ -127,13 +127,13 @@ _ENTRIES = (
     *(
         Entry(
             name=f"fleet-{sources}",
-            summary=f"visible lag and files of {sources} small sources at 300 changes/s in all, against one",
+            summary=f"visible lag and files of {sources} small sources at {rate:.0f} changes/s in all, against one",
             build=Fleet,
-            fixed={"sources": sources},
-            tiny={"sources": 3, "rows": 50, "rate": 60.0, "seconds": 2.0},
+            fixed={"sources": sources, "servers": servers, "rate": rate},
+            tiny={"sources": 3, "servers": min(servers, 2), "rows": 50, "rate": 60.0, "seconds": 2.0},
             quick={"seconds": 30.0},
         )
-        for sources in (100,)
+        for sources, servers, rate in ((100, 1, 300.0), (1000, 20, 1000.0))
     ),
     Entry(
         name="fleet-start",

@@ -37,14 +37,14 @@ class Sampler:
 
     Args:
         pid: kuvasz's driver.
-        server: Data folder of the source, if it is to be sampled.
+        servers: Data folders of the sources' servers that are to be sampled.
         interval_s: Between two samples.
     """
 
-    def __init__(self, pid: int, server: Path | None = None, *, interval_s: float = 0.5) -> None:
+    def __init__(self, pid: int, servers: Sequence[Path] = (), *, interval_s: float = 0.5) -> None:
         self.samples: list[Sample] = []
         self._roots = {pid: "driver"}
-        if server is not None:
+        for server in servers:
             self._roots[int((server / "postmaster.pid").read_text().split()[0])] = SOURCE
         self._interval_s = interval_s
         self._used: dict[tuple[str, int], float] = {}
@@ -60,9 +60,12 @@ class Sampler:
                 for process in _family(root):
                     with contextlib.suppress(psutil.NoSuchProcess):
                         name = _kind(process, root) if kind == "driver" else kind
-                        times = process.cpu_times()
-                        self._used[name, process.pid] = times.user + times.system
                         rss[name] += process.memory_info().rss
+                        if kind != SOURCE:
+                            times = process.cpu_times()
+                            self._used[name, process.pid] = times.user + times.system
+                if kind == SOURCE:
+                    self._used[kind, root] = max(self._used.get((kind, root), 0.0), _of_server(root))
             cpu = dict(_NONE)
             for (name, _), used in self._used.items():
                 cpu[name] += used
@@ -111,6 +114,18 @@ def _family(root: int) -> list[psutil.Process]:
         process = psutil.Process(root)
         return [process, *process.children(recursive=True)]
     return []
+
+
+def _of_server(postmaster: int) -> float:
+    """Return the CPU seconds of a server. Most of its sessions end between two looks: it knows what those used."""
+    used = 0.0
+    for process in _family(postmaster):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            used += times.user + times.system
+            if process.pid == postmaster:
+                used += times.children_user + times.children_system
+    return used
 
 
 def _kind(process: psutil.Process, driver: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import sys
 import tempfile
@@ -38,6 +39,9 @@ _SETTINGS = {
     "max_wal_size": "8GB",
 }
 
+#: The server of the one source that is beside a fleet.
+_BESIDE = "beside"
+
 
 class Load(Protocol):
     """Something that fills a database and changes it."""
@@ -63,22 +67,19 @@ class Stand:
     def __init__(self, profiles: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="kuvasz-bench-"))
         self._profiles = profiles
-        self._server: EmbeddedPostgres | None = None
-        self._beside: EmbeddedPostgres | None = None
+        self._servers: dict[str, EmbeddedPostgres] = {}
 
     @property
     def server(self) -> EmbeddedPostgres:
-        """The server of all databases."""
-        if self._server is None:
-            self._server = EmbeddedPostgres(self.folder / "postgres", settings=_SETTINGS)
-            self._server.start()
-        return self._server
+        """The server of all databases, but for fleets that have several."""
+        return self._started("postgres")
 
-    def database(self, name: str) -> str:
+    def database(self, name: str, server: EmbeddedPostgres | None = None) -> str:
         """Create a database and return its url."""
-        with psycopg.connect(self.server.url(), autocommit=True) as connection:
+        server = server or self.server
+        with psycopg.connect(server.url(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        return self.server.url(name)
+        return server.url(name)
 
     def subject(
         self,
@@ -112,6 +113,7 @@ class Stand:
         sources: int,
         name: str,
         *,
+        servers: int = 1,
         pipeline: Mapping[str, Any] | None = None,
         beside: str | None = None,
     ) -> Subject:
@@ -121,22 +123,26 @@ class Stand:
             load: Of each source.
             sources: How many.
             name: Of their databases.
+            servers: Which these are spread over, for each walsender decodes the WAL of all databases of its server.
             pipeline: See `Subject`.
             beside: The name of one more, the last, in a server of its own.
         """
-        urls = [(f"s{number}", self.database(f"{name}_{number}")) for number in range(sources)]
+        places = [self.server, *(self._started(f"postgres_{number}") for number in range(1, servers))]
+        urls = [
+            (f"s{number}", self.database(f"{name}_{number}", places[number % servers])) for number in range(sources)
+        ]
         if beside is not None:
-            self._beside = EmbeddedPostgres(self.folder / "beside", settings=_SETTINGS)
-            self._beside.start()
-            urls.append((beside, self._beside.url("postgres")))
+            urls.append((beside, self._started(_BESIDE).url("postgres")))
         self.say(f"filling {len(urls)} sources")
         for number, (_, url) in enumerate(urls):
             dataclasses.replace(load, seed=load.seed + number).create(url)
+        os.sync()  # what a thousand new databases leave to be written would be waited for by the first commits
         return Subject(self.folder / name, [Group(database=name, urls=urls, fields=load.fields)], pipeline)
 
     def sampler(self, run: Run, *, interval_s: float = 0.5) -> Sampler:
-        """Sample a run and the server."""
-        return Sampler(run.pid, self.server.folder, interval_s=interval_s)
+        """Sample a run and the servers, but for one beside them."""
+        folders = [server.folder for name, server in self._servers.items() if name != _BESIDE]
+        return Sampler(run.pid, folders, interval_s=interval_s)
 
     def profiled(self, run: Run, name: str) -> contextlib.AbstractContextManager[object]:
         """Profile a run while the context lasts, if profiles are wanted."""
@@ -160,6 +166,12 @@ class Stand:
         self.say("comparing the lake with the source")
         outcome.add("rows compared", subject.compare(), "")
 
+    def _started(self, name: str) -> EmbeddedPostgres:
+        if name not in self._servers:
+            self._servers[name] = EmbeddedPostgres(self.folder / name, settings=_SETTINGS)
+            self._servers[name].start()
+        return self._servers[name]
+
     @staticmethod
     def say(text: str) -> None:
         """Tell what is going on."""
@@ -170,7 +182,7 @@ class Stand:
 
     def __exit__(self, *_: object) -> None:
         try:
-            for server in filter(None, (self._server, self._beside)):
+            for server in self._servers.values():
                 server.stop("immediate")
                 server.remove()
         finally:

@@ -39,6 +39,7 @@ class Fleet(Scenario):
     """
 
     sources: int = 100
+    servers: int = 1  #: that have their databases
     tables: int = 3
     rows: int = 200
     rate: float = 300.0
@@ -58,7 +59,9 @@ class Fleet(Scenario):
 
     def _measured(self, stand: Stand, name: str, sources: int) -> Outcome:
         load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
-        subject = stand.fleet(load, sources, name, pipeline={"commit_interval": self.interval})
+        subject = stand.fleet(
+            load, sources, name, servers=min(self.servers, sources), pipeline={"commit_interval": self.interval}
+        )
         stand.copied(subject)
         outcome = self._follow(stand, subject)
         stand.verify(subject, outcome)

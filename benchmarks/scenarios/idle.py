@@ -55,6 +55,7 @@ class FleetIdle(Scenario):
     """All sources have the same tables; rows are those of each table of one source."""
 
     sources: int = 100
+    servers: int = 1  #: that have their databases
     tables: int = 5
     rows: int = 20
     settle: float = 75.0  #: as above
@@ -64,7 +65,7 @@ class FleetIdle(Scenario):
     @override
     def measure(self, stand: Stand) -> Outcome:
         load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
-        subject = stand.fleet(load, self.sources, "many")
+        subject = stand.fleet(load, self.sources, "many", servers=self.servers)
         stand.copied(subject)
         outcome = rest(stand, subject, settle=self.settle, seconds=self.seconds)
         outcome.add("CPU of one core for each source", outcome.value("CPU of one core") / self.sources, "%")

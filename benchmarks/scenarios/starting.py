@@ -28,6 +28,7 @@ class FleetStart(Scenario):
     """Many small sources with the same tables, and one of them alone, whose start is what Spark's costs."""
 
     sources: int = 150
+    servers: int = 1  #: that have their databases
     tables: int = 5
     rows: int = 20  #: of each table
     seed: int = 1
@@ -41,7 +42,7 @@ class FleetStart(Scenario):
 
     def _measured(self, stand: Stand, name: str, sources: int) -> Outcome:
         load = Workload(rows=self.rows * self.tables, tables=self.tables, seed=self.seed)
-        return self.started(stand, stand.fleet(load, sources, name))
+        return self.started(stand, stand.fleet(load, sources, name, servers=min(self.servers, sources)))
 
     def started(self, stand: Stand, subject: Subject) -> Outcome:
         """Start twice, and compare."""
