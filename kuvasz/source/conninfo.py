@@ -27,7 +27,7 @@ from kuvasz.errors import ConfigError, KuvaszError
 from kuvasz.source import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from psycopg.abc import PQGen
     from psycopg.rows import TupleRow
@@ -276,8 +276,12 @@ class _Session(psycopg.Connection[Any]):
             raise psycopg.OperationalError(f"it has not answered for {timeout or ANSWER_S:g} s") from None
 
 
-def connect(url: str) -> psycopg.Connection[TupleRow]:
+def connect(url: str, doing: str = "connect") -> psycopg.Connection[TupleRow]:
     """Open an ordinary session, in autocommit. A statement that takes longer than `ANSWER_S` fails.
+
+    Args:
+        url: As for `conninfo`.
+        doing: What the session is for, told in errors.
 
     Raises:
         ConfigError: The url cannot be read.
@@ -286,7 +290,7 @@ def connect(url: str) -> psycopg.Connection[TupleRow]:
     """
     parameters = conninfo(url)
     where = location(url)
-    with failure.translated(where, "connect", role=_parse(url).get("user", "…")):
+    with failure.translated(where, doing, role=_parse(url).get("user", "…")):
         try:
             # Server-side prepared statements would not survive a pooler, and nothing here runs often.
             connection = _Session.connect(parameters, autocommit=True, prepare_threshold=None)
@@ -295,6 +299,24 @@ def connect(url: str) -> psycopg.Connection[TupleRow]:
         if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
             connection.execute("SET transaction_timeout = 0")
     return connection
+
+
+@contextlib.contextmanager
+def blocking(session: psycopg.Connection[Any]) -> Iterator[pq.abc.PGconn]:
+    """Give an ordinary session at libpq's level for as long as the body runs; see `connect_pq`.
+
+    Where the database does not know the encoding of its texts, the session sends them as they are from then on.
+    """
+    pgconn = session.pgconn
+    pgconn.nonblocking = 0
+    try:
+        if not has_encoding(pgconn):
+            with failure.translated(place(session), "connect"):
+                execute(pgconn, RAW_TEXTS)
+        yield pgconn
+    finally:
+        if pgconn.status == pq.ConnStatus.OK:
+            pgconn.nonblocking = 1
 
 
 def connect_pq(conninfo: str, doing: str = "connect") -> pq.abc.PGconn:

@@ -19,7 +19,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import pq
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from kuvasz.model import PgType, TableName
     from kuvasz.source.catalog.table import SourceTable
 
-T = TypeVar("T")
-
 _MOVED_HINT = "it is copied again with a new snapshot"
 _GONE_HINT = f"{_MOVED_HINT}; a standby ends one that its replay waits for, if hot_standby_feedback is off there"
 
@@ -54,13 +52,14 @@ class Sessions:
 
     Args:
         most: The sessions of each kind, readers and others.
+        is_kept: Whether they are kept until `close`; else until `rest`.
     """
 
-    def __init__(self, most: int) -> None:
-        self._readers: list[pq.abc.PGconn] = []
-        self._others: list[psycopg.Connection[Any]] = []
+    def __init__(self, most: int, *, is_kept: bool = True) -> None:
+        self._idle: list[psycopg.Connection[Any]] = []
         self._turns = threading.Semaphore(most), threading.Semaphore(most)
         self._lock = threading.Lock()
+        self._is_kept = is_kept
         self._is_closed = False
 
     @contextlib.contextmanager
@@ -75,59 +74,64 @@ class Sessions:
             SourceError: The server cannot be reached.
         """
         with self._turns[0]:
-            session = self._idle(self._readers, lambda session: session)
-            session = session or conninfos.connect_pq(conninfo(), doing)
+            session = self._taken() or conninfos.connect(conninfo(), doing)
             is_good = False
             try:
-                yield session
-                with contextlib.suppress(psycopg.OperationalError):  # what was read is read
-                    is_good = conninfos.execute(session, "COMMIT").status == pq.ExecStatus.COMMAND_OK
+                with conninfos.blocking(session) as pgconn:
+                    yield pgconn
+                    with contextlib.suppress(psycopg.OperationalError):  # what was read is read
+                        is_good = conninfos.execute(pgconn, "COMMIT").status == pq.ExecStatus.COMMAND_OK
             finally:
-                if not (is_good and self._keep(self._readers, session)):
-                    session.finish()
+                # One that was told to send texts as they are is of no use to who reads names.
+                self._give_back(session, is_good=is_good and conninfos.has_encoding(session.pgconn))
 
     @contextlib.contextmanager
     def other(self, conninfo: Callable[[], str]) -> Iterator[psycopg.Connection[Any]]:
         """Give an ordinary session in autocommit; see `reader`."""
         with self._turns[1]:
-            session = self._idle(self._others, lambda session: session.pgconn)
-            session = session or conninfos.connect(conninfo())
+            session = self._taken() or conninfos.connect(conninfo())
             is_good = False
             try:
                 yield session
                 is_good = session.info.transaction_status == pq.TransactionStatus.IDLE
             finally:
-                if not (is_good and self._keep(self._others, session)):
-                    session.close()
+                self._give_back(session, is_good=is_good)
 
-    def _idle(self, among: list[T], pgconn: Callable[[T], pq.abc.PGconn]) -> T | None:
-        """Return one that nobody uses and that the server has not ended, as far as it says."""
-        while True:
-            with self._lock:
-                if not among:
-                    return None
-                session = among.pop()
-            if conninfos.is_idle(pgconn(session)):
-                return session
-            pgconn(session).finish()
-
-    def _keep(self, among: list[T], session: T) -> bool:
-        with self._lock:
-            if not self._is_closed:
-                among.append(session)
-            return not self._is_closed
+    def rest(self) -> None:
+        """Close those that nobody uses, unless they are kept: who is to read next waits for others."""
+        if not self._is_kept:
+            self._end_idle()
 
     def close(self) -> None:
         """Close those that nobody uses, and each other one when it is given back. May be called again."""
         with self._lock:
             self._is_closed = True
-            readers, others = list(self._readers), list(self._others)
-            self._readers.clear()
-            self._others.clear()
-        for reader in readers:
-            reader.finish()
-        for other in others:
-            other.close()
+        self._end_idle()
+
+    def _taken(self) -> psycopg.Connection[Any] | None:
+        """Return one that nobody uses and that the server has not ended, as far as it says."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                session = self._idle.pop()
+            if conninfos.is_idle(session.pgconn):
+                return session
+            session.close()
+
+    def _give_back(self, session: psycopg.Connection[Any], *, is_good: bool) -> None:
+        with self._lock:
+            if is_good and not self._is_closed:
+                self._idle.append(session)
+                return
+        session.close()
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            idle = list(self._idle)
+            self._idle.clear()
+        for session in idle:
+            session.close()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -417,17 +417,34 @@ def test_small_ranges_are_read_in_one_session_that_holds_no_lock_between_them(so
     pids = []
     for part, name in zip(parts, "abc", strict=True):
         assert in_sessions([part], sessions) == [f"{name}{i}".encode() for i in range(1, 4)], "and of the snapshot"
-        pids.append([session.backend_pid for session in sessions._readers])
+        pids.append([session.info.backend_pid for session in sessions._idle])
         connection.execute(f"ALTER TABLE {name} ADD COLUMN w int")
     assert pids == [pids[0]] * 3
     assert len(pids[0]) == 1
-    with sessions.other(lambda: conninfo.conninfo(source.url)) as first:
-        pass
     with sessions.other(lambda: conninfo.conninfo(source.url)) as again:
-        assert again is first
+        assert again.info.backend_pid == pids[0][0], "what is read is checked in the session that read it"
+        assert again.execute("SELECT 1").fetchall() == [(1,)]
+    sessions.rest()
+    assert not again.closed, "it is kept"
     sessions.close()
     assert again.closed
     assert in_sessions(parts[:0], sessions) == []
+
+
+def test_sessions_that_are_not_kept_last_until_somebody_rests(source, connection, exported_after):
+    connection.execute("CREATE TABLE a AS SELECT 1 AS v")
+    exported = exported_after()
+    (part,) = ranges(connection, exported, "a")
+    sessions = snapshot.Sessions(1, is_kept=False)
+    assert in_sessions([part], sessions) == [b"1"]
+    (kept,) = sessions._idle
+    with sessions.other(lambda: conninfo.conninfo(source.url)) as again:
+        assert again is kept
+    sessions.rest()
+    assert again.closed
+    assert in_sessions([part], sessions) == [b"1"]
+    sessions.close()
+    assert sessions._idle == []
 
 
 def test_a_session_that_failed_or_was_ended_is_not_used_again(source, connection, exported_after):
@@ -439,14 +456,14 @@ def test_a_session_that_failed_or_was_ended_is_not_used_again(source, connection
     connection.execute("ALTER TABLE a RENAME TO c")
     with pytest.raises(SourceError, match=r"is gone|renamed"):
         in_sessions(parts[:1], sessions)
-    assert sessions._readers == []
+    assert sessions._idle == []
     assert in_sessions(parts[1:], sessions) == [b"2"]
-    (ended,) = sessions._readers
-    connection.execute("SELECT pg_terminate_backend(%s, 5000)", [ended.backend_pid])
+    (ended,) = sessions._idle
+    connection.execute("SELECT pg_terminate_backend(%s, 5000)", [ended.info.backend_pid])
     assert in_sessions(parts[1:], sessions) == [b"2"]
     sessions.close()
     assert in_sessions(parts[1:], sessions) == [b"2"], "whoever is late opens one, and closes it"
-    assert sessions._readers == []
+    assert sessions._idle == []
     assert in_sessions([pickle.loads(pickle.dumps(dataclasses.replace(parts[1], sessions=sessions)))], None) == [b"2"]
 
 

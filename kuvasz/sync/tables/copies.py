@@ -116,7 +116,8 @@ class Copies:
     def under(self, taken: slots.ExportedSnapshot, specs: Sequence[SourceTableSpec]) -> CopySnapshot:
         """Return the snapshot of the slot that the stream begins with, for tables that are copied with it."""
         # A source has few tables, and of a thousand sources each would keep its sessions while it waits for others.
-        sessions = snapshot.Sessions(_SESSIONS) if any(spec.tenant for spec in specs) else None
+        is_kept = any(spec.tenant for spec in specs)
+        sessions = snapshot.Sessions(_SESSIONS if is_kept else 1, is_kept=is_kept)
         return CopySnapshot(self._context, self._slot.name, taken, specs, sessions, is_first=True)
 
     async def first(self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str) -> None:

@@ -126,6 +126,7 @@ class CopySnapshot:
             return
         with self.sessions.other(self.conninfo) as connection:
             names.check_in(connection)
+        self.sessions.rest()
 
     def _session(self) -> contextlib.AbstractContextManager[Any]:
         return snapshot.session(self.conninfo(), self.taken.snapshot_name)
