@@ -1,8 +1,8 @@
 """Copies become visible: each in the place of its source's rows, those of one table that are ready in one commit.
 
-A commit costs the same for one source and for a hundred. So whoever waits for the table's lock is committed by the
-one that has it, and finds that done. Where that fails for something that is one source's alone, each is tried by
-itself.
+A commit costs the same for one source and for a hundred. So one of those that are ready leads: it waits for the
+table's lock, and commits whatever is ready by then; the others sleep until that is done, or one of them is to lead.
+Where a commit fails for something that is one source's alone, each is tried by itself.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from kuvasz.ports import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import TracebackType
 
     from kuvasz.lake.copies.copied_files import CopiedFiles
     from kuvasz.lake.copies.order import Order
@@ -55,9 +56,12 @@ class CopiedTable:
     shape: Shape
     files: CopiedFiles
     position: SourcePosition
+    ready_at: float = dataclasses.field(default_factory=time.monotonic)  #: monotonic seconds
     receipt: Receipt | None = None
     error: BaseException | None = None
+    traceback: TracebackType | None = None  #: where it was raised first
     has_left: bool = False  #: nobody waits for what becomes of it
+    told: threading.Event = dataclasses.field(default_factory=threading.Event)  #: it is over, or is to lead
 
     @property
     def source(self) -> str:
@@ -68,6 +72,16 @@ class CopiedTable:
     def is_over(self) -> bool:
         """Whether it is visible, or has failed."""
         return self.receipt is not None or self.error is not None
+
+    def succeed(self, receipt: Receipt) -> None:
+        """Have it be visible."""
+        self.receipt = receipt
+        self.told.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Have its commit be given up."""
+        self.error, self.traceback = error, error.__traceback__
+        self.told.set()
 
 
 class CopyCommits:
@@ -80,7 +94,8 @@ class CopyCommits:
     def __init__(self, *, tells: bool = False) -> None:
         self._tells = tells
         self._waiting: list[CopiedTable] = []
-        self._news = threading.Condition()
+        self._leading: dict[LakeTable, CopiedTable] = {}
+        self._ready = threading.Condition()  # for those that lead; guards both
 
     def commit(self, copied: CopiedTable) -> Receipt:
         """Make a copy visible together with its position.
@@ -90,16 +105,12 @@ class CopyCommits:
             KuvaszError: It failed. Its files are the caller's, unless they are to be kept (`CopiedFiles.keep`).
         """
         table = copied.order.table
-        with self._news:
-            self._waiting.append(copied)
-            self._news.notify_all()
-            # A commit keeps all others from the table for as long as it takes: one for many is worth a moment.
-            self._news.wait_for(lambda: copied.is_over or self._are_all_here(table), _GATHER_S)
+        self._begin(table, copied)
         try:
+            while not copied.told.wait(table.lock.patience_s()):
+                table.lock.check()
             if not copied.is_over:
-                with table.lock:
-                    if not copied.is_over:
-                        _commit(table, self._take(table), tells=self._tells)
+                self._lead(table, copied)
         except TableStuck:
             if self._leave(copied):
                 raise
@@ -108,19 +119,48 @@ class CopyCommits:
                 hint = "see what they wait for; it is copied again, and other tables go on"
                 raise TableStuck(message, hint=hint) from None
         finally:
-            with self._news:
-                self._news.notify_all()
+            self._hand_over(table, copied)
         if copied.error is not None:
-            raise copied.error
+            # Each of a thousand raises the same one, which would come to know where all of them did.
+            raise copied.error.with_traceback(copied.traceback)
         assert copied.receipt is not None
         return copied.receipt
+
+    def _begin(self, table: LakeTable, copied: CopiedTable) -> None:
+        with self._ready:
+            self._waiting.append(copied)
+            if self._leading.setdefault(table, copied) is copied:
+                copied.told.set()
+            self._ready.notify_all()
+
+    def _lead(self, table: LakeTable, copied: CopiedTable) -> None:
+        """Commit all copies of a table that are ready."""
+        with self._ready:
+            # A commit keeps all others from the table for as long as it takes: one for many is worth a moment.
+            self._ready.wait_for(
+                lambda: self._are_all_here(table), max(0.0, copied.ready_at + _GATHER_S - time.monotonic())
+            )
+        with table.lock:
+            _commit(table, self._take(table), tells=self._tells)
+
+    def _hand_over(self, table: LakeTable, copied: CopiedTable) -> None:
+        """Have another one lead, if this one does."""
+        with self._ready:
+            if self._leading.get(table) is not copied:
+                return
+            del self._leading[table]
+            for one in self._waiting:
+                if one.order.table is table:
+                    self._leading[table] = one
+                    one.told.set()
+                    return
 
     def _are_all_here(self, table: LakeTable) -> bool:
         """Whether every copy of a table that is under way waits to be committed."""
         return sum(one.order.table is table for one in self._waiting) >= table.commits.copies
 
     def _take(self, table: LakeTable) -> list[CopiedTable]:
-        with self._news:
+        with self._ready:
             mine = [one for one in self._waiting if one.order.table is table]
             self._waiting = [one for one in self._waiting if one.order.table is not table]
         return mine
@@ -130,14 +170,14 @@ class CopyCommits:
 
         Whoever is being committed already waits for how that ends, but not for ever: its source has other tables.
         """
-        with self._news:
+        with self._ready:
             if copied in self._waiting:
                 self._waiting.remove(copied)
                 return True
-            if not self._news.wait_for(lambda: copied.is_over, _LEAVE_S):
-                copied.files.keep()  # that commit names them
-                copied.has_left = True
-            return False
+        if not copied.told.wait(_LEAVE_S):
+            copied.files.keep()  # that commit names them
+            copied.has_left = True
+        return False
 
 
 def _commit(table: LakeTable, copies: Sequence[CopiedTable], *, tells: bool) -> None:
@@ -159,17 +199,19 @@ def _commit_group(table: LakeTable, group: Sequence[CopiedTable], *, tells: bool
                 _commit_group(table, [one], tells=tells)
             return
         for one in group:
-            one.error = error
+            one.fail(error)
         return
     for one in committed:
         table.era.accept({one.source: one.position.lsn})
-        one.receipt = Receipt(
-            target=table.name,
-            positions={one.source: one.position},
-            rows=one.files.rows,
-            snapshot_id=snapshot_id,
-            rejected=one.files.rejected,
-            seconds=time.monotonic() - begin,
+        one.succeed(
+            Receipt(
+                target=table.name,
+                positions={one.source: one.position},
+                rows=one.files.rows,
+                snapshot_id=snapshot_id,
+                rejected=one.files.rejected,
+                seconds=time.monotonic() - begin,
+            )
         )
 
 
@@ -207,10 +249,11 @@ def _replace(table: LakeTable, group: Sequence[CopiedTable], changeset: Changese
     """Put copies in the places of their sources' rows, and commit."""
     table.follow()
     loaded: list[tuple[int, UInt64s]] = []
-    for one in group:
-        changeset.properties |= table.columns.made_by(one.source)
-        table.notes.begin(changeset, one.source, one.position)
-        loaded += _adopt(table, one, changeset)
+    with table.table.unchanged():
+        for one in group:
+            changeset.properties |= table.columns.made_by(one.source)
+            table.notes.begin(changeset, one.source, one.position)
+            loaded += _adopt(table, one, changeset)
     if loaded:
         table.index.places.load(loaded)
     return table.commits.make(changeset, {one.source: one.position for one in group})

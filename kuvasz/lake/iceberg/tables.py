@@ -283,6 +283,8 @@ class Tables:
 
     def read_index_ahead(self, table: LakeTable) -> None:
         """Open a table's index beside, ahead of its first changes; not if it was let go of by then."""
+        if table.index.is_open:
+            return
 
         def read() -> None:
             with self.having(table) as is_there:

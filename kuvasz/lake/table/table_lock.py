@@ -12,8 +12,11 @@ from kuvasz.errors import TableStuck, place_of
 #: How long its holder may wait for catalog or store before nobody else waits for the lock any more.
 _WAIT_S = 10.0
 
-#: Between looks at what the holder does.
-_LOOK_S = 0.25
+#: Between looks at whether its holder waits at all: a thousand copies may wait for one table.
+_LOOK_S = 2.5
+
+#: The same of one who has waited long enough.
+_LEAST_S = 0.01
 
 
 class TableLock:
@@ -33,6 +36,24 @@ class TableLock:
         """Since when its holder waits for catalog or store, in monotonic seconds; None if it does not."""
         return self._doubtful_since
 
+    def patience_s(self) -> float:
+        """Return the seconds after which whoever waits for what the holder does had better `check` it again."""
+        since = self._doubtful_since
+        if since is None:
+            return min(_LOOK_S, _WAIT_S)
+        return max(_LEAST_S, since + _WAIT_S - time.monotonic())
+
+    def check(self) -> None:
+        """Make sure that waiting for the lock's holder may be worth it.
+
+        Raises:
+            TableStuck: It has waited for catalog or store for too long.
+        """
+        since = self._doubtful_since
+        if since is not None and time.monotonic() - since > _WAIT_S:
+            message = f"{place_of(table=self._table)}: catalog or store have not answered what was sent before"
+            raise TableStuck(message, hint="see what they wait for; it is tried again, and other tables go on")
+
     def acquire(self, timeout: float = -1) -> bool:
         """Take the lock; returns whether it was to be had in time."""
         return self._lock.acquire(timeout=timeout)
@@ -42,11 +63,8 @@ class TableLock:
         self._lock.release()
 
     def __enter__(self) -> None:
-        while not self._lock.acquire(timeout=min(_LOOK_S, _WAIT_S)):
-            since = self._doubtful_since
-            if since is not None and time.monotonic() - since > _WAIT_S:
-                message = f"{place_of(table=self._table)}: catalog or store have not answered what was sent before"
-                raise TableStuck(message, hint="see what they wait for; it is tried again, and other tables go on")
+        while not self._lock.acquire(timeout=self.patience_s()):
+            self.check()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
@@ -59,6 +77,15 @@ class TableLock:
             yield
         finally:
             self._doubtful_since = before
+
+    @contextlib.contextmanager
+    def certain(self) -> Iterator[None]:
+        """Do what ends by itself, however long it takes, within something doubtful, with the lock held."""
+        before, self._doubtful_since = self._doubtful_since, None
+        try:
+            yield
+        finally:
+            self._doubtful_since = None if before is None else time.monotonic()
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:

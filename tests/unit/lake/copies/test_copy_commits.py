@@ -13,6 +13,7 @@ import pytest
 
 from kuvasz.errors import ForeignChange, LakeError, LakeRewound, OutcomeUnknown, TableError, TableStuck
 from kuvasz.lake.copies import copy_commits
+from kuvasz.lake.copies.copy_commits import CopiedTable
 from kuvasz.lake.table import table_lock
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Receipt
@@ -133,6 +134,29 @@ def test_a_history_that_is_copied_again_has_a_commit_of_its_own(local_world: Loc
     assert len(local_world.versions()) == 3
 
 
+def test_those_that_come_while_another_one_is_committed_are_the_next_commit(world: LocalWorld) -> None:
+    commits = world.lake._copy_commits
+    is_committing, may_commit = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        is_committing.set()
+        assert may_commit.wait(30)
+
+    world.stored().before_commit.append(hang)
+    before = world.snapshots()
+    with ThreadPoolExecutor(len(TENANTS)) as pool:
+        first = pool.submit(world.copy, "eu", (0, 1, "a"))
+        assert is_committing.wait(30)
+        others = [pool.submit(world.copy, source, (1, 1, "b")) for source in ("us", "asia")]
+        wait_until(lambda: len(commits._waiting) == 2, "the others are ready")
+        may_commit.set()
+        for one in (first, *others):
+            one.result(30)
+    assert world.snapshots() == before + 2, "both of them in one"
+    assert commits._leading == {}
+    assert len(world.rows()) == 3
+
+
 def test_who_is_not_committed_in_time_is_committed_by_nobody(
     world: LocalWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,19 +182,27 @@ def test_who_is_not_committed_in_time_is_committed_by_nobody(
 
 def test_who_is_being_committed_waits_for_how_that_ends(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Were it to give up then, it would remove files that are about to be in the table."""
-    may_commit, is_committing = threading.Event(), threading.Event()
+    monkeypatch.setattr(table_lock, "_LOOK_S", 0.05)
+    may_commit, is_committing, leaving = threading.Event(), threading.Event(), threading.Semaphore(0)
+    commits = world.lake._copy_commits
+    leave = commits._leave
 
     def hang() -> None:
         is_committing.set()
         monkeypatch.setattr(table_lock, "_WAIT_S", 0.05)
         assert may_commit.wait(30)
 
+    def seen_to_leave(copied: CopiedTable) -> bool:
+        leaving.release()
+        return leave(copied)
+
+    monkeypatch.setattr(commits, "_leave", seen_to_leave)
     world.stored().before_commit.append(hang)
 
     def let_go() -> None:
         assert is_committing.wait(30)
-        commits = world.lake._copy_commits
-        wait_until(lambda: len(commits._news._waiters) == 2, "the others know that it is not theirs any more")  # type: ignore[attr-defined]
+        for _ in TENANTS[1:]:
+            assert leaving.acquire(timeout=30), "the others know that it is not theirs any more"
         may_commit.set()
 
     letting_go = threading.Thread(target=let_go)
@@ -190,6 +222,7 @@ def hanging(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
         assert may_commit.wait(30)
 
     monkeypatch.setattr(copy_commits, "_LEAVE_S", 0.05)
+    monkeypatch.setattr(table_lock, "_LOOK_S", 0.05)
     world.stored().before_commit.append(hang)
     return may_commit.set
 

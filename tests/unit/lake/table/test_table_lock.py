@@ -52,3 +52,30 @@ def test_any_other_holder_is_waited_for(lock: TableLock) -> None:
     assert lock.doubtful_since is None
     assert lock.acquire(timeout=0)
     lock.release()
+
+
+def test_what_ends_by_itself_is_waited_for_within_what_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 1,000 sources the index of a commit took ten seconds, and all that waited took the catalog for dead."""
+    monkeypatch.setattr(table_lock, "_WAIT_S", 0.05)
+    lock = TableLock("shop.items")
+    with lock, lock.doubtful():
+        first = lock.doubtful_since
+        with lock.certain():
+            assert lock.doubtful_since is None
+            lock.check()
+        assert lock.doubtful_since is not None
+        assert first is not None
+        assert lock.doubtful_since >= first, "what comes then is waited for anew"
+    with lock, lock.certain():
+        pass
+    assert lock.doubtful_since is None
+
+
+def test_one_who_waits_looks_again_when_the_holder_has_waited_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_lock, "_WAIT_S", 40.0)
+    lock = TableLock("shop.items")
+    assert lock.patience_s() == table_lock._LOOK_S, "nobody knows whether it will wait"
+    with lock, lock.doubtful():
+        assert 30 < lock.patience_s() <= 40
+        monkeypatch.setattr(table_lock, "_WAIT_S", 0.0)
+        assert lock.patience_s() == table_lock._LEAST_S
