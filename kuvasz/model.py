@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
@@ -110,6 +110,10 @@ class PgType:
     delimiter: str = ","  #: typdelim of an array's *element* type, kept on the array
 
 
+#: Begins a `Column.missing` that is no value, but a digest of one that is long: no text of PostgreSQL has this byte.
+LONG: Final = "\0"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column of a relation, in the order of the wire."""
@@ -122,7 +126,8 @@ class Column:
     is_nullable: bool = True
     has_default: bool = False  #: a default, an identity, or values for the rows that were there before it
     is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
-    missing: str | None = None  #: pg_attribute.attmissingval: what rows have that were there before it; None: NULL
+    #: pg_attribute.attmissingval: what rows have that were there before it, see `LONG`; None: NULL
+    missing: str | None = None
     version: int = 0  #: of its row in pg_attribute (xmin): another one after ALTER COLUMN; 0 in the stream
     facts: tuple[
         str, ...

@@ -29,7 +29,7 @@ _COMMENT = "kuvasz: may be named in a stream from "
 #: The comment, and whether every transaction that is older than the publication has ended. Numbers of transactions
 #: are compared as the server does it: by their distance, in 32 bits.
 _STATE = """
-SELECT obj_description(p.oid, 'pg_publication'),
+SELECT left(obj_description(p.oid, 'pg_publication'), 100),
     ((pg_snapshot_xmin(pg_current_snapshot())::text::bigint - p.xmin::text::bigint) & 4294967295)
         BETWEEN 1 AND 2147483647
 FROM pg_publication p WHERE p.pubname = %s

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.model import ReplicaIdentity, TableName
+from kuvasz.model import LONG, ReplicaIdentity, TableName
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import fingerprint, introspect, sizes
 from kuvasz.source.catalog.table import TableKind
@@ -117,6 +117,40 @@ def test_rows_of_a_partitioned_table_show_what_its_partitions_say_where_they_agr
     assert missing() == {"a": None, "b": None, "c": "x", "d": None}
     connection.execute("DROP TABLE p")
     assert missing() == {"a": None, "b": "8", "c": None, "d": None}
+
+
+def test_what_a_look_reads_is_bounded_whatever_is_in_the_catalog(connection):
+    """PostgreSQL compresses what rows of before show: a page of a catalog may hold a hundred times as much."""
+    connection.execute("""
+        CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1);
+        CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id);
+        CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10); INSERT INTO p VALUES (1)""")
+    for number, letter in enumerate("xyx"):
+        connection.execute(f"ALTER TABLE t ADD c{number} text DEFAULT repeat('{letter}', 300000)")
+        connection.execute(f"ALTER TABLE p ADD c{number} text DEFAULT repeat('{letter}', 300000)")
+    connection.execute(f"ALTER TABLE t ADD short text DEFAULT '{'s' * 8192}'")
+    for name in "tp":
+        found = {column.name: column.missing for column in load(connection, name).relation.columns}
+        long = [found[f"c{number}"] for number in range(3)]
+        assert all(one.startswith(LONG) and len(one) < 30 for one in long)
+        assert long[0] == long[2] != long[1]
+    assert load(connection, "t").relation.columns[-1].missing == "s" * 8192
+    connection.execute("""
+        DO $do$ BEGIN EXECUTE 'CREATE TYPE few AS ENUM (''a'', ''b'')';
+            EXECUTE (SELECT format('CREATE TYPE many AS ENUM (%s)', string_agg(quote_literal(i), ', '))
+                FROM generate_series(1, 3000) AS i);
+        END $do$;
+        CREATE TABLE e (few few, many many)""")
+
+    def facts():
+        return {column.name: column.facts for column in load(connection, "e").relation.columns}
+
+    before = facts()
+    assert (len(before["few"]), len(before["many"])) == (3, 1)
+    connection.execute("ALTER TYPE few ADD VALUE 'c'")
+    connection.execute("ALTER TYPE many ADD VALUE 'c'")
+    assert set(before["few"]) < set(facts()["few"])
+    assert facts()["many"] != before["many"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from kuvasz.evolve.changes import Change, ChangeKind, compare
 from kuvasz.lake.format.evolution import Evolution
 from kuvasz.lake.format.field_plan import FieldPlan, name_before
 from kuvasz.lake.format.schema import Field, LakeSchema, is_same, reading_type, reads, refuse_alike, wanted
-from kuvasz.model import LakeType, TableType
+from kuvasz.model import LONG, LakeType, TableType
 from kuvasz.modes import defaults
 
 if TYPE_CHECKING:
@@ -406,7 +406,7 @@ class _Planning:
         """Return the constant that rows of before have in a new column, if the lake can say so without a copy."""
         # A field's default is of all rows that lack it: those of other sources have nothing of the kind.
         is_ours = not self._others.fields and column.name not in self._target.mask and not column.asked
-        if not self._takes_defaults or not is_ours or column.missing is None:
+        if not self._takes_defaults or not is_ours or column.missing is None or column.missing.startswith(LONG):
             return None
         return defaults.of_text(column.pg_type, self._wanted[column.name].type, column.missing)
 

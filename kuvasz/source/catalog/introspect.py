@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from psycopg.rows import namedtuple_row
 
 from kuvasz import lsn
-from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
+from kuvasz.model import LONG, Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
 from kuvasz.source import failure
 from kuvasz.source.catalog import key, type_facts
 from kuvasz.source.catalog.key import Key, UniqueIndex
@@ -75,21 +75,32 @@ WHERE c.oid <> tree.root AND c.relkind <> 'p'
 ORDER BY n.nspname, c.relname
 """
 
-_COLUMNS = """
+#: Characters of what rows of before show in a column that are read; of more a digest. PostgreSQL compresses it: a
+#: table may have a gigabyte of it, and it is read with each look.
+_MOST_MISSING = 8192
+
+_COLUMNS = f"""
 SELECT attrelid::bigint AS relation, attname::text AS name, attnum::int AS attnum, atttypid::bigint AS type,
     atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated,
     attgenerated = 's' AS is_stored, attndims > 1 AS is_grid,
-    atthasdef OR atthasmissing OR attidentity <> '' AS has_default, xmin::text::bigint AS version,
-    CASE WHEN atthasmissing THEN coalesce((attmissingval::text::text[])[1], '') END AS missing
-FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped
+    atthasdef OR atthasmissing OR attidentity <> '' AS has_default, pg_attribute.xmin::text::bigint AS version,
+    CASE WHEN atthasmissing THEN left(shown.value, {_MOST_MISSING}) END AS missing,
+    CASE WHEN atthasmissing AND length(shown.value) > {_MOST_MISSING}
+        THEN hashtextextended(shown.value COLLATE "C", 0) END AS digest
+FROM pg_attribute CROSS JOIN LATERAL (SELECT coalesce((attmissingval::text::text[])[1], '') AS value) AS shown
+WHERE attrelid = ANY(%s::oid[]) AND attnum > 0 AND NOT attisdropped
 ORDER BY attrelid, attnum
 """
 
 # The rows of a partitioned table are its partitions', and so is what they show in a column that came after them.
-_MISSING_BELOW = """
+_MISSING_BELOW = f"""
 SELECT below.root::bigint AS relation, attname::text AS name,
-    array_agg(DISTINCT coalesce((attmissingval::text::text[])[1], '')) AS missing
+    min(left(shown.value, {_MOST_MISSING})) AS missing,
+    count(DISTINCT hashtextextended(shown.value COLLATE "C", 0)) AS values,
+    CASE WHEN max(length(shown.value)) > {_MOST_MISSING}
+        THEN min(hashtextextended(shown.value COLLATE "C", 0)) END AS digest
 FROM unnest(%s::oid[], %s::oid[]) AS below (oid, root) JOIN pg_attribute ON attrelid = below.oid
+CROSS JOIN LATERAL (SELECT coalesce((attmissingval::text::text[])[1], '') AS value) AS shown
 WHERE attnum > 0 AND NOT attisdropped AND atthasmissing
 GROUP BY below.root, attname
 """
@@ -419,7 +430,13 @@ def _missing_below(
     if not pairs:
         return {}
     rows = _rows(connection, doing, _MISSING_BELOW, *map(list, zip(*pairs, strict=True)))
-    return {(row.relation, row.name): row.missing[0] for row in rows if len(row.missing) == 1}
+    found = {(row.relation, row.name): _missing(row) for row in rows if row.values == 1}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _missing(row: Row) -> str | None:
+    """Return what rows of before show in a column; of what is long, what tells it from others."""
+    return row.missing if row.digest is None else f"{LONG}{row.digest}"
 
 
 def _lists(
@@ -448,7 +465,7 @@ def _columns(oid: int, catalog: _Catalog, chosen: Key, *, are_generated: bool = 
             name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
             attnum=row.attnum, is_nullable=not row.is_not_null, is_grid=row.is_grid,
             has_default=row.has_default, version=row.version,
-            missing=catalog.missing.get((oid, row.name), row.missing),
+            missing=catalog.missing.get((oid, row.name), _missing(row)),
             facts=catalog.facts.get(row.type, ()),
         )
         for row in catalog.columns.get(oid, ()) if row.is_generated is are_generated

@@ -6,7 +6,6 @@ neither the table's catalog entry nor its stream tells of them.
 
 from __future__ import annotations
 
-import collections
 from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz.source import failure
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
 
 #: OIDs below are of types that come with the server and are never altered (manual, section 68.2.2).
 _FIRST_GIVEN = 10000
+
+#: Facts of one type that are told apart: they are noted with the lake's table, and written anew with all that is
+#: committed to it. What rests on more, as an enum of thousands of labels, has one fact, which any change changes.
+_MOST: Final = 1000
 
 #: The types that a type `t` rests on itself.
 BELOW: Final = """
@@ -39,7 +42,9 @@ WITH RECURSIVE rests (root, oid) AS (
     SELECT wanted, wanted FROM unnest(%s::oid[]) AS wanted
     UNION
     SELECT rests.root, below.oid FROM rests JOIN pg_type t ON t.oid = rests.oid CROSS JOIN {BELOW})
-SELECT rests.root::bigint, left(md5(facts.fact), 8)
+SELECT rests.root::bigint, CASE WHEN count(*) > {_MOST}
+    THEN ARRAY[left(md5(string_agg(md5(facts.fact), ' ' ORDER BY md5(facts.fact))), 8)]
+    ELSE array_agg(left(md5(facts.fact), 8) ORDER BY left(md5(facts.fact), 8)) END
 FROM rests JOIN pg_type t ON t.oid = rests.oid
 CROSS JOIN LATERAL (
     SELECT 'label ' || e.oid || ' ' || e.enumlabel FROM pg_enum e WHERE e.enumtypid = t.oid
@@ -50,7 +55,7 @@ CROSS JOIN LATERAL (
         SELECT string_agg(a.attnum || ' ' || a.atttypid || ' ' || a.atttypmod, ', ' ORDER BY a.attnum)
         FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped), '')
     WHERE t.typtype = 'c') AS facts (fact)
-ORDER BY 1, 2
+GROUP BY rests.root
 """
 
 
@@ -65,11 +70,9 @@ def load(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, 
     wanted = sorted({oid for oid in oids if oid >= _FIRST_GIVEN})
     if not wanted:
         return {}
-    found: dict[int, list[str]] = collections.defaultdict(list)
     with failure.translated(place(connection), "read what the types are made of"):
-        for oid, fact in connection.execute(_FACTS, (wanted,)).fetchall():
-            found[oid].append(fact)
-    return {oid: tuple(facts) for oid, facts in found.items()}
+        rows = connection.execute(_FACTS, (wanted,)).fetchall()
+    return {oid: tuple(facts) for oid, facts in rows}
 
 
 __all__ = ["BELOW", "load"]

@@ -16,7 +16,7 @@ from kuvasz.lake.format.evolution import Evolution
 from kuvasz.lake.format.planning import OtherSources, names_by_field, plan, strays
 from kuvasz.lake.format.schema import Field, LakeSchema, typed, wanted
 from kuvasz.lake.format.schema_steps import AddField, RelaxFields, RenameField, Step, WidenField
-from kuvasz.model import LakeType, TableType
+from kuvasz.model import LONG, LakeType, TableType
 from kuvasz.ports import Target
 from kuvasz.typemap import BUILTIN
 from tests.support.examples import examples
@@ -407,6 +407,14 @@ def test_a_table_of_one_source_has_as_many_columns_as_that(monkeypatch: pytest.M
         eu.add(f"x{number}")
     lake.follow(eu)
     assert len(lake.fields) == 6
+
+
+def test_a_default_that_is_too_long_to_be_read_comes_by_a_copy() -> None:
+    table = SourceTable()
+    lake = LakeTable(table, takes_defaults=True)
+    table.add("c", TEXT, default=f"{LONG}4711")
+    assert lake.follow(table).why_copy.endswith("rows that were there before have its default")
+    assert lake.field_of(table, "c").initial_default is None
 
 
 def test_a_default_is_of_the_source_whose_column_brought_it() -> None:

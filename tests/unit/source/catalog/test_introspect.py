@@ -30,7 +30,7 @@ def column(name: str, attnum: int, relation: int = 1, **facts: Any) -> SimpleNam
     found = {
         "relation": relation, "name": name, "attnum": attnum, "type": TEXT, "typmod": -1, "is_not_null": False,
         "is_generated": False, "is_stored": False, "is_grid": False, "has_default": False, "version": 1,
-        "missing": None,
+        "missing": None, "digest": None,
     }  # fmt: skip
     return SimpleNamespace(**(found | facts))
 

@@ -10,7 +10,7 @@ from kuvasz.source.catalog import type_facts
 
 
 class Server:
-    def __init__(self, *rows: tuple[int, str]) -> None:
+    def __init__(self, *rows: tuple[int, list[str]]) -> None:
         self.rows = rows
         self.asked: list[list[int]] = []
 
@@ -18,7 +18,7 @@ class Server:
         self.asked += parameters
         return self
 
-    def fetchall(self) -> tuple[tuple[int, str], ...]:
+    def fetchall(self) -> tuple[tuple[int, list[str]], ...]:
         return self.rows
 
 
@@ -28,7 +28,7 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_facts_are_those_of_each_type() -> None:
-    server: Any = Server((16400, "a"), (16400, "b"), (16401, "c"))
+    server: Any = Server((16400, ["a", "b"]), (16401, ["c"]))
     assert type_facts.load(server, [16401, 25, 16400, 16401]) == {16400: ("a", "b"), 16401: ("c",)}
     assert server.asked == [[16400, 16401]]
 
