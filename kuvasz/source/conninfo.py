@@ -104,6 +104,13 @@ _ASKING = {pq.PollingStatus.READING: select.POLLIN, pq.PollingStatus.WRITING: se
 #: Seconds for the server to take note that nobody waits any more.
 _CANCEL_S = 5.0
 
+#: What of a server may stand elsewhere than in a url: in the environment, or in the file of the service it names.
+_WHERE = ("host", "hostaddr", "port")
+_NAMED_BY = ("PGSERVICE", "PGHOST", "PGHOSTADDR")
+
+#: libpq refuses it, and does nothing else with the parameters that it has put together.
+_REFUSED = "kuvasz"
+
 _SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 _OF_A_HOST = frozenset({"host", "hostaddr", "port", "target_session_attrs", "load_balance_hosts"})
 _HIDDEN = "***"
@@ -125,7 +132,7 @@ def conninfo(url: str) -> str:
     Raises:
         ConfigError: The url cannot be read.
     """
-    given = _parse(url)
+    given = _completed(_parse(url))
     # Urls of other programs ask for it: a session of that kind takes no ordinary statements. `kuvasz check` says so.
     given.pop("replication", None)
     options = _options(given.get("options"), MANNERS)
@@ -143,11 +150,29 @@ def replication_conninfo(url: str, *, decoding_memory: str = "256MB") -> str:
     Raises:
         ConfigError: The url cannot be read.
     """
-    given = _parse(url)
+    given = _completed(_parse(url))
     options = _options(given.get("options"), {**REPLICATION_MANNERS, "logical_decoding_work_mem": decoding_memory})
     return make_conninfo(
         **{**_DEFAULTS, **given, "client_encoding": "UTF8", "options": options, "replication": "database"}
     )
+
+
+def _completed(given: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters with the server that libpq would find for them elsewhere.
+
+    It would look that one's name up by itself, and a name server that says nothing would keep the whole interpreter
+    waiting. What it would take it says of a connection that does not begin.
+    """
+    if "service" not in given and not any(map(os.environ.get, _NAMED_BY)):
+        return given
+    asked = make_conninfo(**{**given, "target_session_attrs": _REFUSED})
+    probe = pq.PGconn.connect_start(asked.encode())
+    try:
+        found = {option.keyword.decode(): option.val for option in probe.info}
+    finally:
+        probe.finish()
+    where = {name: value.decode() for name in _WHERE if (value := found.get(name))}
+    return {**given, **where} if where.keys() & {"host", "hostaddr"} else given
 
 
 def asks_for_replication(url: str) -> bool:

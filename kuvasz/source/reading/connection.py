@@ -476,7 +476,7 @@ async def _attempts(conninfo: str, source: str) -> Sequence[str]:
         ) from None
     hosts = str(settings.get("host") or "").split(",")
     ports = str(settings.get("port") or "").split(",")
-    if settings.get("hostaddr") or hosts == [""] or settings.get("service"):
+    if settings.get("hostaddr") or hosts == [""]:
         return [conninfo]
     ports = ports * len(hosts) if len(ports) == 1 else ports
     attempts = []

@@ -61,6 +61,24 @@ def test_applied_twice_it_changes_nothing():
     assert conninfo_to_dict(conninfo.conninfo(once)) == conninfo_to_dict(once)
 
 
+def test_a_server_that_stands_elsewhere_is_the_one_that_libpq_would_find(monkeypatch, tmp_path):
+    services = tmp_path / "services"
+    services.write_text("[shop]\nhost=a,b\nport=1,2\nuser=repl\npassword=s3cret\n[bare]\nuser=repl\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    of_service = conninfo.conninfo("postgresql:///shop?service=shop&target_session_attrs=read-write")
+    given = conninfo_to_dict(of_service)
+    assert (given["host"], given["port"], given["target_session_attrs"]) == ("a,b", "1,2", "read-write")
+    assert "s3cret" not in of_service  # libpq takes it from the file again
+    assert conninfo_to_dict(conninfo.conninfo(of_service)) == given
+    for url in ("postgresql:///shop?service=bare", "postgresql:///shop?service=none"):
+        assert "host" not in conninfo_to_dict(conninfo.conninfo(url))
+    monkeypatch.setenv("PGHOST", "c")
+    monkeypatch.setenv("PGPORT", "3")
+    given = conninfo_to_dict(conninfo.conninfo("postgresql:///shop"))
+    assert (given["host"], given["port"]) == ("c", "3")
+    assert conninfo_to_dict(conninfo.conninfo(URL))["host"] == "eu1"
+
+
 def test_several_hosts_are_kept():
     given = conninfo_to_dict(conninfo.conninfo("postgresql://u@a:1,b:2/d"))
     assert (given["host"], given["port"]) == ("a,b", "1,2")

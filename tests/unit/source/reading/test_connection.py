@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from psycopg import pq
 
 from kuvasz.errors import KuvaszError, SlotLost, SourceError, SourceRefused
+from kuvasz.source.conninfo import replication_conninfo
 from kuvasz.source.reading import connection as connection_module
 from kuvasz.source.reading.connection import Connection
 
@@ -111,6 +113,29 @@ def streaming(server: Server, body: Callable[[Connection], Any]) -> Any:
         return await outcome if asyncio.iscoroutine(outcome) else outcome
 
     return talk(server, begin)
+
+
+@pytest.mark.parametrize("where", ["service", "PGSERVICE", "PGHOST"])
+def test_a_name_that_stands_elsewhere_than_in_the_url_is_looked_up_off_the_loop(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    """libpq would look it up by itself, and keep all other sources waiting for as long as a name server is silent."""
+    (tmp_path / "services").write_text("[shop]\nhost=db.invalid\nport=1\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    if where != "service":
+        monkeypatch.setenv(where, "db.invalid" if where == "PGHOST" else "shop")
+    asked: list[tuple[str, str]] = []
+
+    def look_up(host: str, *_: object, **__: object) -> Any:
+        asked.append((host, threading.current_thread().name))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    more = "&service=shop" if where == "service" else "&port=1" if where == "PGHOST" else ""
+    given = replication_conninfo(f"postgresql:///shop?user=u{more}")
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1.*port 1 .*refused"):
+        asyncio.run(Connection.open(given, "eu"))
+    assert asked == [("db.invalid", "names")]
 
 
 def test_a_server_says_who_it_is() -> None:
