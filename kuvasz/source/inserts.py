@@ -45,6 +45,11 @@ def object_name(publication: str) -> str:
     return f"{publication[: _NAME_BYTES - len(_SUFFIX) - 9]}_{digest}{_SUFFIX}"
 
 
+def with_inserts(publication: str) -> tuple[str, str]:
+    """Return the names of the publications that a source's stream names."""
+    return publication, object_name(publication)
+
+
 def since(connection: psycopg.Connection[Any], publication: str) -> int | None:
     """Return the LSN from which on a stream may name the publication, None if that cannot be said yet.
 

@@ -18,7 +18,7 @@ from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost, SourceE
 from kuvasz.lake.format import layout, schema
 from kuvasz.lake.iceberg import conditions, joint_commits
 from kuvasz.lake.iceberg.conditions import Condition
-from kuvasz.source import conninfo, continuity, publication, slots
+from kuvasz.source import conninfo, continuity, inserts, publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import StreamOptions, check_source
@@ -337,7 +337,8 @@ def _map(source: Source, place_of: PlaceOf, alone: Collection[str]) -> list[Find
     """
     try:
         with contextlib.closing(conninfo.connect(source.url.get())) as connection:
-            loaded = introspect.load_relations(connection, [spec.table for spec in source.tables])
+            tables = [spec.table for spec in source.tables]
+            loaded = introspect.load_relations(connection, tables, inserts.with_inserts(source.object_name))
     except SourceError:  # the check of the source says so
         return []
 

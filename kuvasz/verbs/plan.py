@@ -134,7 +134,8 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
             _refuse_stranger(source, connection, lake)
             mapped = source
             source = _renamed(connection, source_members.found(source, connection), lake)
-            found = introspect.load_relations(connection, [spec.table for spec in source.tables])
+            wanted = [spec.table for spec in source.tables]
+            found = introspect.load_relations(connection, wanted, inserts.with_inserts(source.object_name))
             tables = [
                 _table(source, spec, found.get(spec.table), lake[spec.identifier], place_of, secret)
                 for spec in source.tables

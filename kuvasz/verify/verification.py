@@ -86,6 +86,7 @@ from kuvasz.sync.rules.copy_plan import copy_ranges
 from kuvasz.sync.rules.partition_memory import is_keeping
 from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
 from kuvasz.sync.watch.renames import located
+from kuvasz.sync.watch.schema_watch import publications_of
 from kuvasz.verify.moved import KeyHistory
 from kuvasz.verify.read_only import ReadOnlyLake, look, mend
 from kuvasz.verify.report import SHOWN, DifferingKey, Report
@@ -381,7 +382,7 @@ class Verification:
     ) -> tuple[SourceTable, Sequence[snapshot.CopyRange], snapshot.Names]:
         plain = taken.pinned(conninfo.conninfo(self._url()))
         with snapshot.session(plain, taken.snapshot_name) as connection:
-            found = introspect.load_relation(connection, spec.table)
+            found = introspect.load_relation(connection, spec.table, publications_of(self._source))
             seen = eligibility.checked(self._source.name, spec, found)
             names = snapshot.Names.of(connection, seen)
             seen = sizes.sized(connection, seen)

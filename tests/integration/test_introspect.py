@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from kuvasz.model import LONG, ReplicaIdentity, TableName
@@ -78,6 +79,39 @@ def test_the_effective_key(connection, setup, identity, key, can_update):
     assert table.can_update is can_update
     assert bool(table.why_no_key) is (not key)
     assert table.is_whole_row is (identity == "f" and not key)
+
+
+@pytest.mark.parametrize("kind", ["STORED", "VIRTUAL"])
+@pytest.mark.parametrize("sends", ["", "none", "stored"])
+@pytest.mark.parametrize("parted", [False, True])
+def test_what_is_said_of_generated_columns_in_an_identity_is_what_the_server_does(connection, kind, sends, parted):
+    """From version 18 on it refuses UPDATE and DELETE where REPLICA IDENTITY FULL has such as are not sent."""
+    is_new = connection.info.server_version >= 180000
+    if not is_new and (kind == "VIRTUAL" or sends):
+        pytest.skip("not before PostgreSQL 18")
+    by = "PARTITION BY LIST (id)" if parted else ""
+    connection.execute(f"CREATE TABLE t (id int PRIMARY KEY, n int, g int GENERATED ALWAYS AS (n) {kind}) {by}")
+    if parted:
+        connection.execute("CREATE TABLE p PARTITION OF t DEFAULT")
+    connection.execute("INSERT INTO t VALUES (1, 1)")
+    connection.execute(f"ALTER TABLE {'p' if parted else 't'} REPLICA IDENTITY FULL")
+    more = f", publish_generated_columns = {sends}" if sends else ""
+    connection.execute(f"CREATE PUBLICATION ours FOR TABLE t WITH (publish_via_partition_root = true{more})")
+    name = TableName(schema="public", name="t")
+
+    def told():
+        return introspect.load_relation(connection, name, ["ours", "ours_ins"])
+
+    try:
+        connection.execute("UPDATE t SET n = 2")
+    except psycopg.Error:
+        assert is_new
+        assert not told().can_update
+        assert told().relation.key == ()
+        connection.execute(told().mend)
+        connection.execute("UPDATE t SET n = 3")
+    assert told().can_update
+    assert told().relation.key == ("id",)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, create_database, drop_database, needs
@@ -79,6 +80,37 @@ def test_generated_columns_are_left_out_however_they_are_made(database: Database
             lambda: set(pipeline.rows("prices")) == set(database.execute("SELECT id, n, label, note FROM prices")),
             lambda: f"the new column is there: {pipeline.errors()}",
         )
+
+
+@pytest.mark.parametrize("how", ["STORED", "VIRTUAL"])
+def test_no_update_of_the_source_fails_for_generated_columns_that_are_not_published(
+    database: Database, lake_folder: LakeFolder, how: str
+) -> None:
+    """From 18 on UPDATE and DELETE fail where the replica identity, FULL above all, has such a column."""
+    needs(database.server, 18, "a refusal of unpublished generated columns")
+    for table in ("keyed", "keyless", "added", "good"):
+        key = "NOT NULL" if table == "keyless" else "PRIMARY KEY"
+        database.execute(f"CREATE TABLE {table} (id int {key}, n int); INSERT INTO {table} VALUES (1, 1), (2, 2)")
+    for table in ("keyed", "keyless"):
+        database.execute(f"ALTER TABLE {table} ADD g int GENERATED ALWAYS AS (n * 2) {how}, REPLICA IDENTITY FULL")
+    database.execute("ALTER TABLE added REPLICA IDENTITY FULL")
+    tables = {"keyed": None, "keyless": {"type": "append"}, "added": None, "good": None}
+    with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+        for table in ("keyless", "added", "good"):
+            pipeline.wait_state("shop_eu", f"shop.{table}", State.STREAMING)
+        pipeline.wait_state("shop_eu", "shop.keyed", State.ERROR)
+        for table in tables:
+            database.execute(f"UPDATE {table} SET n = n + 10 WHERE id = 1; DELETE FROM {table} WHERE id = 2")
+        database.execute(f"ALTER TABLE added ADD g int GENERATED ALWAYS AS (n * 2) {how}")
+        wait_until(lambda: database.takes("UPDATE added SET n = n + 100"), "it is not published for UPDATE any more")
+        for table in ("keyed", "added"):
+            pipeline.wait_state("shop_eu", f"shop.{table}", State.ERROR)
+            database.execute(f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT")
+            pipeline.wait_state("shop_eu", f"shop.{table}", State.STREAMING)
+            database.execute(f"INSERT INTO {table} VALUES (3, 3)")
+        pipeline.wait_applied(database)
+        for table in ("keyed", "added", "good"):
+            assert sorted(pipeline.rows(table)) == sorted(database.execute(f"SELECT id, n FROM {table}"))
 
 
 @pytest.mark.parametrize("origin", ["none", "any"])

@@ -279,13 +279,15 @@ def tables_named(connection: psycopg.Connection[Any], tables: Iterable[TableName
     return frozenset(TableName(schema=row.schema, name=row.name) for row in rows)
 
 
-def load_relation(connection: psycopg.Connection[Any], table: TableName) -> SourceTable | None:
-    """Return one table, or None if there is none of that name.
+def load_relation(
+    connection: psycopg.Connection[Any], table: TableName, publications: Sequence[str] = ()
+) -> SourceTable | None:
+    """Return one table, or None if there is none of that name; see `load_relations`.
 
     Raises:
         SourceError: A query failed.
     """
-    return load_relations(connection, [table]).get(table)
+    return load_relations(connection, [table], publications).get(table)
 
 
 def load_relations(
@@ -315,9 +317,11 @@ def load_relations(
     type_oids = {column.type for rows in columns.values() for column in rows}
     types, facts = load_types(connection, type_oids), type_facts.load(connection, type_oids)
     lists = {row.relation: row for row in _lists(connection, doing, oids, publications)}
+    is_strict = connection.info.server_version >= _GENERATED_SINCE
     catalog = _Catalog(
         columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts, lists=lists,
         missing=_missing_below(connection, doing, leaves),
+        unsent={oid: _unsent(rows, lists.get(oid)) for oid, rows in columns.items()} if is_strict else {},
     )  # fmt: skip
     loaded = (_table(row, catalog) for row in found)
     return {table.table: table for table in loaded}
@@ -360,6 +364,7 @@ class _Catalog(NamedTuple):
     facts: Mapping[int, tuple[str, ...]]
     lists: Mapping[int, Row]
     missing: Mapping[tuple[int, str], str]
+    unsent: Mapping[int, Sequence[str]]
 
 
 def _table(row: Row, catalog: _Catalog) -> SourceTable:
@@ -367,7 +372,8 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
     identity = ReplicaIdentity(row.identity)
     indexes = _indexes(catalog, row.oid)
     leaves = catalog.leaves.get(row.oid, ())
-    chosen = _with_leaves(key.decide(name, identity, indexes), identity, leaves, catalog)
+    unsent = catalog.unsent.get(row.oid, ())
+    chosen = _with_leaves(key.decide(name, identity, indexes, unsent), identity, leaves, catalog, unsent)
     rows = (row, *leaves)
     why_unsupported = _why_unsupported(row, leaves)
     return SourceTable(
@@ -398,7 +404,9 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
     )  # fmt: skip
 
 
-def _with_leaves(chosen: Key, identity: ReplicaIdentity, leaves: Sequence[Row], catalog: _Catalog) -> Key:
+def _with_leaves(
+    chosen: Key, identity: ReplicaIdentity, leaves: Sequence[Row], catalog: _Catalog, unsent: Sequence[str]
+) -> Key:
     """Return the key of a partitioned table, or what keeps its partitions from having it."""
     if not chosen.can_update:
         return chosen
@@ -407,7 +415,7 @@ def _with_leaves(chosen: Key, identity: ReplicaIdentity, leaves: Sequence[Row], 
         name = TableName(schema=leaf.schema, name=leaf.name)
         indexes = _indexes(catalog, leaf.oid)
         leaf_identity = ReplicaIdentity(leaf.identity)
-        if key.differs(chosen, identity, key.decide(name, leaf_identity, indexes), leaf_identity):
+        if key.differs(chosen, identity, key.decide(name, leaf_identity, indexes, unsent), leaf_identity):
             odd.append(str(name))
             columns = () if identity is ReplicaIdentity.FULL else chosen.columns
             mends.append(key.align(name, indexes, columns))
@@ -447,6 +455,12 @@ def _lists(
         return []
     query = _LISTS.format(generated="p.pubgencols = 's'" if version >= _GENERATED_SINCE else "false")
     return _rows(connection, doing, query, list(oids), list(publications))
+
+
+def _unsent(columns: Sequence[Row], published: Row | None) -> tuple[str, ...]:
+    """Return the generated columns of a table that its publication does not send, nor would if it had the table."""
+    has_stored = published is not None and published.has_generated
+    return tuple(one.name for one in columns if one.is_generated and not (one.is_stored and has_stored))
 
 
 def _sent(oid: int, catalog: _Catalog) -> tuple[int, ...] | None:

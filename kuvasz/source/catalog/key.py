@@ -59,19 +59,32 @@ class Key:
     can_update: bool = True  #: whether UPDATE and DELETE go on working when the table is published for them
 
 
-def decide(table: TableName, identity: ReplicaIdentity, indexes: Sequence[UniqueIndex]) -> Key:
-    """Return the key of one table or partition."""
+def decide(
+    table: TableName, identity: ReplicaIdentity, indexes: Sequence[UniqueIndex], unsent: Sequence[str] = ()
+) -> Key:
+    """Return the key of one table or partition.
+
+    Args:
+        table: Its name.
+        identity: As the catalog has it.
+        indexes: Its unique indexes.
+        unsent: Generated columns that no publication sends: with REPLICA IDENTITY FULL the server refuses UPDATE and
+            DELETE for them (from version 18 on), as soon as the table is published for these.
+    """
     primary = next((index for index in indexes if index.is_primary), None)
     if identity is ReplicaIdentity.FULL:
+        if unsent:
+            return _with_unsent(table, indexes, unsent)
         if primary is not None and primary.is_usable:
             return Key(columns=primary.columns, uniqueness=primary.uniqueness)
         why = "it has REPLICA IDENTITY FULL and no usable primary key, so a row is matched as a whole"
         return _without(table, why, identity, indexes, can_update=True)
     chosen = _chosen(identity, indexes)
     if chosen is None:
-        return _without(table, _why_none(identity, primary), identity, indexes, can_update=False)
+        return _without(table, _why_none(identity, primary), identity, indexes, unsent, can_update=False)
     if not chosen.is_usable:
-        return _without(table, _why_unusable(chosen), identity, indexes, can_update=not chosen.has_generated)
+        why, can_update = _why_unusable(chosen), not chosen.has_generated
+        return _without(table, why, identity, indexes, unsent, can_update=can_update)
     return Key(columns=chosen.columns, uniqueness=chosen.uniqueness)
 
 
@@ -80,10 +93,10 @@ def differs(root: Key, identity: ReplicaIdentity, leaf: Key, leaf_identity: Repl
 
     Published under its root, a partition's change carries the root's identity in name, but the old row as the
     partition's own identity has logged it; ``ALTER TABLE … REPLICA IDENTITY`` on a root does not reach its
-    partitions. A partition that logs more than the root says is no harm.
+    partitions. A partition that logs more than the root says is no harm, if its UPDATEs do not fail for that.
     """
     if leaf_identity is ReplicaIdentity.FULL:
-        return False
+        return not leaf.can_update
     if identity is ReplicaIdentity.FULL:
         return True
     return not leaf.can_update or set(leaf.columns) != set(root.columns)
@@ -120,10 +133,33 @@ def _why_unusable(index: UniqueIndex) -> str:
     return f"its replica identity {index.name} is not a valid, immediate unique index over NOT NULL columns"
 
 
+def _with_unsent(table: TableName, indexes: Sequence[UniqueIndex], unsent: Sequence[str]) -> Key:
+    """Return what becomes of REPLICA IDENTITY FULL where it has columns that are not sent."""
+    mend = _mend(table, ReplicaIdentity.NOTHING, indexes)
+    why = (
+        f"it has REPLICA IDENTITY FULL and the generated column {', '.join(unsent)}, which is not published, so its"
+        " UPDATEs and DELETEs would fail"
+    )
+    return Key(why_not=f"{why}; {mend or _another_key(table)}", mend=mend, can_update=False)
+
+
+def _another_key(table: TableName) -> str:
+    name = sql.qualified(table)
+    return f"ALTER TABLE {name} ADD PRIMARY KEY (…), REPLICA IDENTITY DEFAULT over the columns that identify a row"
+
+
 def _without(
-    table: TableName, why: str, identity: ReplicaIdentity, indexes: Sequence[UniqueIndex], *, can_update: bool
+    table: TableName,
+    why: str,
+    identity: ReplicaIdentity,
+    indexes: Sequence[UniqueIndex],
+    unsent: Sequence[str] = (),
+    *,
+    can_update: bool,
 ) -> Key:
     mend = _mend(table, identity, indexes)
+    if not mend and unsent:
+        return Key(why_not=f"{why}; {_another_key(table)}", can_update=can_update)
     note = ""
     if not mend:
         note = f" or ALTER TABLE {sql.qualified(table)} ADD PRIMARY KEY (…) over the columns that identify a row"

@@ -68,7 +68,7 @@ class TableCheck:
         self._report.run("tables", "a readable catalog", lambda: self._tables(names))
 
     def _tables(self, names: Collection[TableName]) -> None:
-        loaded = introspect.load_relations(self._connection, names)
+        loaded = introspect.load_relations(self._connection, names, inserts.with_inserts(self._report.source))
         for name in dict.fromkeys(names):
             table = loaded.get(name)
             if table is None:

@@ -352,7 +352,7 @@ def _key(relation: Relation) -> set[int]:
 
 def publications_of(source: Source) -> tuple[str, ...]:
     """Return the names of the publications that a source's stream names."""
-    return source.object_name, inserts.object_name(source.object_name)
+    return inserts.with_inserts(source.object_name)
 
 
 def _shows(now: Relation, time: Time, seen_lsn: int) -> bool:

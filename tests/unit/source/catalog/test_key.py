@@ -64,6 +64,22 @@ def test_without_a_key_the_reason_ends_with_the_sql_that_mends_it(identity, inde
 
 
 @pytest.mark.parametrize(
+    ("identity", "indexes", "why", "mend"),
+    [
+        (FULL, [PRIMARY], "generated column g, h", 'ALTER TABLE "public"."Orders" REPLICA IDENTITY DEFAULT;'),
+        (FULL, [OTHER], "generated column g", 'ALTER TABLE "public"."Orders" REPLICA IDENTITY USING INDEX "u";'),
+        (FULL, [], "generated column g", ""),
+        (DEFAULT, [], "no primary key", ""),
+    ],
+)
+def test_the_whole_row_is_no_identity_where_columns_are_not_published(identity, indexes, why, mend):
+    found = key.decide(TABLE, identity, indexes, ["g", "h"])
+    assert (found.columns, found.can_update, found.mend) == ((), False, mend)
+    assert why in found.why_not.split(";")[0]
+    assert (mend or 'ALTER TABLE "public"."Orders" ADD PRIMARY KEY (…), REPLICA IDENTITY DEFAULT') in found.why_not
+
+
+@pytest.mark.parametrize(
     "index",
     [
         unique(is_partial=True), unique(is_valid=False), unique(is_immediate=False), unique(has_generated=True),
@@ -87,6 +103,7 @@ def test_the_smallest_suitable_index_is_proposed():
         (DEFAULT, Key(columns=("a",)), INDEX, True),
         (DEFAULT, Key(can_update=False), NOTHING, True),
         (DEFAULT, Key(), FULL, False),
+        (DEFAULT, Key(can_update=False), FULL, True),
         (FULL, Key(columns=("a", "b")), DEFAULT, True),
         (FULL, Key(), FULL, False),
     ],
