@@ -11,6 +11,7 @@
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
     │   ├── SourceTooLarge       1   timed   source    more tables are one target than may be
     │   ├── SourceLocked         1   timed   source    somebody has locked a table, and more than a look is needed
+    │   ├── SourceSlow           1   timed   source    rows come slowly, where others would have to wait for them
     │   └── SlotLost             5   human   source    slot gone or invalidated
     │       └── SourceReplaced   5   human   source    another cluster, an older backup or a late standby answers
     ├── TableError               1   human   table     one table cannot go on; the others do
@@ -183,6 +184,10 @@ class SourceTooLarge(SourceError):
 
 class SourceLocked(SourceError):
     """Somebody holds a lock on a table, and whatever needs one of its own did not get it in time."""
+
+
+class SourceSlow(SourceError):
+    """What was asked for comes slowly, and was to be waited for only where that keeps nobody else waiting."""
 
 
 class SlotLost(SourceError):

@@ -229,6 +229,9 @@ class CopyRequest(Protocol):
     def at_pace(self, rows_per_second: float) -> CopyRequest:
         """Return the same request, to be read no faster."""
 
+    def hurried(self) -> CopyRequest:
+        """Return the same request for a core that others need: if it comes slowly, reading it raises `SourceSlow`."""
+
     def read(self, chunk_bytes: int) -> Iterator[bytes | bytearray | memoryview]:
         """Yield COPY text of whole rows, about `chunk_bytes` at a time."""
 
@@ -251,9 +254,18 @@ class CopyPace(Protocol):
     def wait(self) -> None:
         """Return when another request may be read; what it raises ends the copy."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether its rows came slowly when they were read last."""
+
+    def note_slow(self, *, is_slow: bool) -> None:
+        """Take note that rows come slowly, and are read where nobody waits for them; or that they no more do."""
+
 
 class AnyPace:
     """The pace of a copy that nothing holds back."""
+
+    is_slow = False
 
     def limits(self) -> tuple[int | None, int | None]:
         """See `CopyPace.limits`."""
@@ -261,6 +273,9 @@ class AnyPace:
 
     def wait(self) -> None:
         """See `CopyPace.wait`."""
+
+    def note_slow(self, *, is_slow: bool) -> None:
+        """See `CopyPace.note_slow`."""
 
 
 #: For a copy that nothing holds back.

@@ -387,15 +387,20 @@ def has_encoding(pgconn: pq.abc.PGconn) -> bool:
     return pgconn.parameter_status(b"server_encoding") != b"SQL_ASCII"
 
 
-def execute(pgconn: pq.abc.PGconn, statements: str) -> pq.abc.PGresult:
+def execute(pgconn: pq.abc.PGconn, statements: str, answer_s: float | None = None) -> pq.abc.PGresult:
     """Return the last result of statements on a session that blocks. A server that is silent for `ANSWER_S` fails.
+
+    Args:
+        pgconn: The session.
+        statements: With semicolons between them.
+        answer_s: Seconds for each, if it is to have less.
 
     Raises:
         psycopg.OperationalError: It does not answer, or the connection broke.
     """
     pgconn.send_query(statements.encode())
     found = None
-    while (result := answer(pgconn)) is not None:
+    while (result := answer(pgconn, answer_s)) is not None:
         if found is None or found.status != pq.ExecStatus.FATAL_ERROR:
             found = result
     if found is None:
@@ -403,14 +408,15 @@ def execute(pgconn: pq.abc.PGconn, statements: str) -> pq.abc.PGresult:
     return found
 
 
-def answer(pgconn: pq.abc.PGconn) -> pq.abc.PGresult | None:
+def answer(pgconn: pq.abc.PGconn, answer_s: float | None = None) -> pq.abc.PGresult | None:
     """Return the next result of what was sent, None when there is no more; see `execute`."""
-    poll, end, size = select.poll(), time.monotonic() + ANSWER_S, AnswerLimit(pgconn.socket)
+    answer_s = ANSWER_S if answer_s is None else answer_s
+    poll, end, size = select.poll(), time.monotonic() + answer_s, AnswerLimit(pgconn.socket)
     poll.register(pgconn.socket, select.POLLIN)
     while pgconn.is_busy():
         size.came()
         if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
-            raise psycopg.OperationalError(f"it has not answered for {ANSWER_S:g} s")
+            raise psycopg.OperationalError(f"it has not answered for {answer_s:g} s")
         pgconn.consume_input()
     return pgconn.get_result()
 

@@ -22,7 +22,7 @@ import numba
 import numpy as np
 from psycopg import pq
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceSlow
 from kuvasz.source import failure
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ SILENCE_S = 120.0
 #: copy, and a core, as well as one that says nothing. Remarks are no rows.
 _LEAST_BYTES = 64 << 10
 
+#: The same where others wait for the core that reads: who sends less is read by a thread that nobody waits for.
+HURRY_S = 5.0
+_HURRIED_BYTES = 1 << 20
+
 _COPY_DATA = ord("d")
 _NEWLINE = ord("\n")
 _HEADER_BYTES = 5  # tag, length
@@ -51,8 +55,77 @@ _READY = ord("Z")
 _ERROR = ord("E")
 
 
+class Flow:
+    """How rows come of one copy, which is given up if next to none do.
+
+    Args:
+        place: For errors: where the connection leads.
+        doing: For errors: what is copied.
+        is_hurried: It is given up sooner, as `SourceSlow`.
+    """
+
+    def __init__(self, place: str, doing: str, *, is_hurried: bool = False) -> None:
+        self._place = place
+        self._doing = doing
+        self._is_hurried = is_hurried
+        self._came = 0  # bytes since it was last waited from the beginning
+        self._waited_s = 0.0
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds that may be waited for so few bytes."""
+        return min(HURRY_S, SILENCE_S) if self._is_hurried else SILENCE_S
+
+    def came(self, size: int) -> None:
+        """Take note of bytes of rows."""
+        self._came += size
+        if self._came >= (_HURRIED_BYTES if self._is_hurried else _LEAST_BYTES):
+            self._came, self._waited_s = 0, 0.0
+
+    def waited(self, seconds: float) -> None:
+        """Take note that it was waited.
+
+        Raises:
+            SourceSlow: It is hurried, and slow.
+            SourceError: Less than `_LEAST_BYTES` came while so long was waited.
+        """
+        self._waited_s += seconds
+        if self._waited_s <= self.patience_s:
+            return
+        if self._is_hurried:
+            raise self.slow()
+        what = f"less than {_LEAST_BYTES >> 10} kB of rows came from the server in {SILENCE_S:g} s"
+        raise SourceError(
+            f"{self._place}: cannot {self._doing}: {what}",
+            hint="it is tried again; look at the server's disks, and at what stands in between",
+        )
+
+    def slow(self) -> SourceSlow:
+        """Return the error of a hurried copy that is slow."""
+        return SourceSlow(
+            f"{self._place}: cannot {self._doing}: its rows come slowly",
+            hint="it is tried again, where nobody waits for it",
+        )
+
+    def silent(self) -> SourceError:
+        """Return the error of a copy of which nothing comes."""
+        if self._is_hurried:
+            return self.slow()
+        return SourceError(
+            f"{self._place}: cannot {self._doing}: nothing came from the server for {SILENCE_S:g} s",
+            hint="it is tried again; look at the server's disks, and at what stands in between",
+        )
+
+
 def rows(
-    pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str, pace: Pace | None = None
+    pgconn: pq.abc.PGconn,
+    query: str,
+    chunk_bytes: int,
+    *,
+    place: str,
+    doing: str,
+    pace: Pace | None = None,
+    is_hurried: bool = False,
 ) -> Iterator[memoryview]:
     """Run a COPY TO STDOUT and return its rows in order.
 
@@ -63,17 +136,20 @@ def rows(
         place: For errors: where the connection leads.
         doing: For errors: what is copied.
         pace: How fast to read; the server is held back by its full socket.
+        is_hurried: It is given up as soon as its rows come slowly.
 
     Yields:
         Whole rows, each with its newline; never empty; valid until the next piece is asked for.
 
     Raises:
         SourceError: The server refused, or the connection broke.
+        SourceSlow: It is hurried, and slow.
     """
+    flow = Flow(place, doing, is_hurried=is_hurried)
     if is_plain(pgconn):
-        yield from _CopyReader(pgconn, place=place, doing=doing, pace=pace).rows(query, chunk_bytes)
+        yield from _CopyReader(pgconn, place=place, doing=doing, pace=pace, flow=flow).rows(query, chunk_bytes)
     else:
-        for chunk in libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing, pace=pace):
+        for chunk in libpq_rows(pgconn, query, chunk_bytes, place=place, doing=doing, pace=pace, flow=flow):
             yield memoryview(chunk)
 
 
@@ -84,28 +160,32 @@ def is_plain(pgconn: pq.abc.PGconn) -> bool:
 
 
 def libpq_rows(
-    pgconn: pq.abc.PGconn, query: str, chunk_bytes: int, *, place: str, doing: str, pace: Pace | None = None
+    pgconn: pq.abc.PGconn,
+    query: str,
+    chunk_bytes: int,
+    *,
+    place: str,
+    doing: str,
+    pace: Pace | None = None,
+    flow: Flow | None = None,
 ) -> Iterator[bytearray]:
     """Do what `rows` does, row by row through libpq."""
+    flow = flow or Flow(place, doing)
     with failure.translated(place, doing):
         pgconn.send_query(query.encode())
-        result = _result(pgconn, place, doing)
+        result = _result(pgconn, flow)
         if result is None or result.status != pq.ExecStatus.COPY_OUT:
             raise _of_result(result, place, doing)
         fetch = pgconn.get_copy_data
         chunk = bytearray()
-        taken = taken_bytes = came = 0
-        waited_s = 0.0
+        taken = taken_bytes = 0
         size, row = fetch(1)
         while size >= 0:
             if size == 0:  # there is no whole row yet
                 begin = time.monotonic()
-                _wait(pgconn, place, doing)
-                waited_s += time.monotonic() - begin
-                _refuse_slow(waited_s, place, doing)
-            came += size
-            if came >= _LEAST_BYTES:
-                came, waited_s = 0, 0.0
+                _wait(pgconn, flow)
+                flow.waited(time.monotonic() - begin)
+            flow.came(size)
             chunk += row
             if pace is not None and size:
                 taken, taken_bytes = taken + 1, taken_bytes + size
@@ -118,8 +198,8 @@ def libpq_rows(
             size, row = fetch(1)
         if pace is not None:
             pace.took(taken, taken_bytes)
-        last = _result(pgconn, place, doing)
-        while _result(pgconn, place, doing) is not None:
+        last = _result(pgconn, flow)
+        while _result(pgconn, flow) is not None:
             pass
     if last is None or last.status != pq.ExecStatus.COMMAND_OK:
         raise _of_result(last, place, doing)
@@ -127,57 +207,39 @@ def libpq_rows(
         yield chunk
 
 
-def _result(pgconn: pq.abc.PGconn, place: str, doing: str) -> pq.abc.PGresult | None:
+def _result(pgconn: pq.abc.PGconn, flow: Flow) -> pq.abc.PGresult | None:
     while pgconn.is_busy():
-        _wait(pgconn, place, doing)
+        _wait(pgconn, flow)
     return pgconn.get_result()
 
 
-def _wait(pgconn: pq.abc.PGconn, place: str, doing: str) -> None:
+def _wait(pgconn: pq.abc.PGconn, flow: Flow) -> None:
     """Wait for bytes and have libpq take them."""
     poll = select.poll()
     poll.register(pgconn.socket, select.POLLIN)
-    if not poll.poll(SILENCE_S * 1000):
-        raise _silent(place, doing)
+    if not poll.poll(flow.patience_s * 1000):
+        raise flow.silent()
     pgconn.consume_input()
-
-
-def _silent(place: str, doing: str) -> SourceError:
-    return SourceError(
-        f"{place}: cannot {doing}: nothing came from the server for {SILENCE_S:g} s",
-        hint="it is tried again; look at the server's disks, and at what stands in between",
-    )
-
-
-def _refuse_slow(waited_s: float, place: str, doing: str) -> None:
-    """Give up a copy of which less than `_LEAST_BYTES` came while so long was waited."""
-    if waited_s > SILENCE_S:
-        what = f"less than {_LEAST_BYTES >> 10} kB of rows came from the server in {SILENCE_S:g} s"
-        raise SourceError(
-            f"{place}: cannot {doing}: {what}",
-            hint="it is tried again; look at the server's disks, and at what stands in between",
-        )
 
 
 class _CopyReader:
     """Reads one COPY from the connection's socket."""
 
-    def __init__(self, pgconn: pq.abc.PGconn, *, place: str, doing: str, pace: Pace | None) -> None:
+    def __init__(self, pgconn: pq.abc.PGconn, *, place: str, doing: str, pace: Pace | None, flow: Flow) -> None:
         self._pgconn = pgconn
+        self._flow = flow
         self._pace = pace
         self._place = place
         self._doing = doing
         self._source = np.empty(_GULP_BYTES, np.uint8)
         self._start = 0  # of what is read and not yet used
         self._end = 0
-        self._came = 0  # bytes of rows since it was last waited from the beginning
-        self._waited_s = 0.0
 
     def rows(self, query: str, chunk_bytes: int) -> Iterator[memoryview]:
         # A descriptor of our own, so that closing it does not close libpq's.
         with socket.socket(fileno=os.dup(self._pgconn.socket)) as self._socket:
             # libpq's sockets do not block, and a timeout, however long, keeps it so (they share the flag).
-            self._socket.settimeout(SILENCE_S)
+            self._socket.settimeout(self._flow.patience_s)
             buffer_bytes = _RECEIVE_BUFFER_BYTES if self._pace is None else 4 * self._pace.gulp_bytes
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
             statement = query.encode() + b"\0"
@@ -193,9 +255,7 @@ class _CopyReader:
             before = whole
             used, at, whole, missing = unframe(self._source[self._start : self._end], target, at, whole, missing)
             self._start += used
-            self._came += used
-            if self._came >= _LEAST_BYTES:
-                self._came, self._waited_s = 0, 0.0
+            self._flow.came(used)
             if self._pace is not None and whole > before:
                 # Rows end with the only newlines there are (manual, "COPY", "Text Format").
                 self._pace.took(int(np.count_nonzero(target[before:whole] == _NEWLINE)), whole - before)
@@ -247,14 +307,13 @@ class _CopyReader:
         except TimeoutError as error:
             if error.errno is not None:  # the kernel's, after keepalives without an answer
                 raise self._broken(str(error)) from error
-            raise _silent(self._place, self._doing) from error
+            raise self._flow.silent() from error
         except OSError as error:
             raise self._broken(str(error)) from error
         if received == 0:
             raise self._broken("the server closed the connection")
         self._end += received
-        self._waited_s += time.monotonic() - begin
-        _refuse_slow(self._waited_s, self._place, self._doing)
+        self._flow.waited(time.monotonic() - begin)
 
     def _broken(self, why: str) -> SourceError:
         return SourceError(f"{self._place}: cannot {self._doing}: {why}", hint="it is tried again")

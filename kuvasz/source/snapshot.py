@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -153,6 +154,7 @@ class CopyRange:
     #: columns, and rows of values of them as SQL has them between VALUES: only rows with such come, by an index
     wanted: tuple[tuple[str, ...], str] | None = dataclasses.field(default=None, repr=False)
     rows_per_second: float = 0.0  #: that are read at most; 0: as fast as they come
+    is_hurried: bool = False  #: it is given up as soon as its rows come slowly
     #: returns the source's url as it is now; nothing: `conninfo` stays as it is
     url: Callable[[], str] | None = dataclasses.field(default=None, repr=False, compare=False)
     #: which it is read in, in this process; None: in one of its own
@@ -166,6 +168,10 @@ class CopyRange:
     def at_pace(self, rows_per_second: float) -> CopyRange:
         """See `kuvasz.ports.CopyRequest.at_pace`."""
         return dataclasses.replace(self, rows_per_second=rows_per_second)
+
+    def hurried(self) -> CopyRange:
+        """See `kuvasz.ports.CopyRequest.hurried`."""
+        return dataclasses.replace(self, is_hurried=True)
 
     def as_of_now(self) -> CopyRange:
         """Return the same with the password that is there now."""
@@ -213,6 +219,7 @@ class CopyRange:
 
         Raises:
             SourceError: The connection, the snapshot or the table's file is gone: the copy must begin anew.
+            SourceSlow: It is hurried, and comes slowly.
             SourceRefused: The role may not read the table.
         """
         from kuvasz.source import copy_out  # and numba with it, which who only looks does without
@@ -222,7 +229,9 @@ class CopyRange:
         with self._session(doing) as pgconn:
             self._begin(pgconn, place, doing)
             pace = Pace(self.rows_per_second) if self.rows_per_second else None
-            yield from copy_out.rows(pgconn, self.query(), chunk_bytes, place=place, doing=doing, pace=pace)
+            yield from copy_out.rows(
+                pgconn, self.query(), chunk_bytes, place=place, doing=doing, pace=pace, is_hurried=self.is_hurried
+            )
 
     @contextlib.contextmanager
     def _session(self, doing: str) -> Iterator[pq.abc.PGconn]:
@@ -237,8 +246,16 @@ class CopyRange:
             pgconn.finish()
 
     def _begin(self, pgconn: pq.abc.PGconn, place: str, doing: str) -> None:
-        with failure.translated(place, doing):
-            result = conninfos.execute(pgconn, self._opening())
+        from kuvasz.source import copy_out  # see `read`
+
+        begin, patience_s = time.monotonic(), copy_out.HURRY_S if self.is_hurried else None
+        try:
+            with failure.translated(place, doing):
+                result = conninfos.execute(pgconn, self._opening(), patience_s)
+        except SourceError as error:
+            if patience_s is not None and time.monotonic() - begin >= patience_s:
+                raise copy_out.Flow(place, doing, is_hurried=True).slow() from error
+            raise
         if result.status != pq.ExecStatus.TUPLES_OK:
             raise self._refusal(result, place, doing)
         if result.ntuples != 1 or result.get_value(0, 0) != b"t":

@@ -7,11 +7,13 @@ little memory here.
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
-from kuvasz.errors import LakeError, SourceError
+from kuvasz.errors import LakeError, SourceError, SourceSlow
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.copies.changed_keys import distinct
 from kuvasz.lake.copies.read_rows import ReadRows, read_small
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 
 #: Raw text after which a range begins its next data file.
 _FILE_BYTES = 256 << 20
+
+#: Of a range that comes slowly: what is held of it, and at which rate it is no more slow.
+_SLOW_CHUNK_BYTES = 1 << 20
+_FAST_BYTES_PER_S = 2 << 20
 
 
 class CopiedFiles:
@@ -179,7 +185,23 @@ class CopiedFiles:
             return expression_jobs.copy_range(self._order.jobs.session, job)
         if isinstance(job.request, ReadRows):
             return job.copy((data, None) for data in job.request.read(job.chunk_bytes))
-        done: CopyDone = self._order.jobs.run(job, [0], [1])[0]
+        pace = self._order.pace
+        if not pace.is_slow:
+            hurried = dataclasses.replace(job, request=job.request.hurried())
+            done: CopyDone = self._order.jobs.run(hurried, [0], [1])[0]
+            if not isinstance(done.error, SourceSlow):
+                return done
+            pace.note_slow(is_slow=True)
+        return self._run_here(job)
+
+    def _run_here(self, job: CopyTask) -> CopyDone:
+        """Read a range in this thread: a core would do nothing but wait for its rows, as the streams would for it."""
+        begin = time.monotonic()
+        path = naming.of_copy(self._order.table.definition.location, self._order.feed.source)
+        job = dataclasses.replace(job, path=path, chunk_bytes=min(job.chunk_bytes, _SLOW_CHUNK_BYTES))
+        done = job.copy((data, None) for data in job.request.read(job.chunk_bytes))
+        if job.request.size > (time.monotonic() - begin) * _FAST_BYTES_PER_S:
+            self._order.pace.note_slow(is_slow=False)
         return done
 
     def keep(self) -> None:

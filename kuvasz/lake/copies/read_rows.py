@@ -34,6 +34,10 @@ class ReadRows:
         """See `kuvasz.ports.CopyRequest.at_pace`."""
         return self
 
+    def hurried(self) -> ReadRows:
+        """See `kuvasz.ports.CopyRequest.hurried`."""
+        return self
+
     def read(self, chunk_bytes: int) -> Iterator[bytearray]:  # noqa: ARG002 (there is one piece)
         """See `kuvasz.ports.CopyRequest.read`."""
         if self.data:

@@ -28,6 +28,7 @@ _LOOK_S = 0.02
 
 #: As many sessions at sources, and megabytes of rows.
 _SMALL_COPIES = 32
+_SLOW_COPIES = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,8 @@ class Shared:
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
     #: the same of small ones (`kuvasz.ports.SMALL_COPY_BYTES`), which wait for servers and for each other's commits
     small_copies: asyncio.Semaphore = dataclasses.field(default_factory=lambda: asyncio.Semaphore(_SMALL_COPIES))
+    #: the same of large ones whose rows come slowly: these take no core, and wait for each other alone
+    slow_copies: asyncio.Semaphore = dataclasses.field(default_factory=lambda: asyncio.Semaphore(_SLOW_COPIES))
     threads: SourceThreads = dataclasses.field(default_factory=SourceThreads)
     state: StateStore
     #: returns when nothing that has begun for a target is under way

@@ -41,6 +41,7 @@ class Turn:
     """
 
     def __init__(self, permits: asyncio.Semaphore, patience_s: float = PATIENCE_S) -> None:
+        self._first = permits
         self._permits = permits
         self._patience_s = patience_s
         self._is_held = False
@@ -65,6 +66,16 @@ class Turn:
         if not self._is_held:
             await self._permits.acquire()
             self._is_held = True
+
+    async def change(self, permits: asyncio.Semaphore | None = None) -> None:
+        """Hold another permit to the end, when all who wait for one have had theirs.
+
+        Args:
+            permits: The permits of which it is one; None: the ones that it began with.
+        """
+        self.give_back()
+        self._permits = permits or self._first
+        await self.keep()
 
     def give_back(self) -> None:
         """Give the permit back, unless that was done."""

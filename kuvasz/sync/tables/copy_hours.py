@@ -24,6 +24,9 @@ _log = EventLog(__name__)
 #: Between two looks whether they have begun.
 _LOOK_S = 0.2
 
+#: Seconds after which a copy lets those go first that wait: one of terabytes would keep them waiting for days.
+_SLICE_S = 60.0
+
 
 class CopyHours:
     """The hours of one source's copies. From any thread.
@@ -129,6 +132,20 @@ class PaceOfHours:
         self._turn = turn
         self._check = check
         self._lock = threading.Lock()
+        self._since = time.monotonic()  #: it has its place among the copies
+        self._is_slow = False
+
+    @property
+    def is_slow(self) -> bool:
+        """See `kuvasz.ports.CopyPace.is_slow`."""
+        return self._is_slow
+
+    def note_slow(self, *, is_slow: bool) -> None:
+        """See `kuvasz.ports.CopyPace.note_slow`."""
+        with self._lock:
+            if is_slow is not self._is_slow:
+                self._is_slow = is_slow
+                self._move()
 
     def limits(self) -> tuple[int | None, int | None]:
         """See `kuvasz.ports.CopyPace.limits`."""
@@ -141,6 +158,15 @@ class PaceOfHours:
             self._check()
             if self._hours.is_over(self._spec):
                 self._pause()
+            elif time.monotonic() - self._since > _SLICE_S:
+                self._move()
+
+    def _move(self) -> None:
+        """Have the place among the copies that is its own by now, behind those that wait for one."""
+        permits = self._context.shared.slow_copies if self._is_slow else None
+        if self._turn is not None:
+            self._context.lifetime.complete(self._turn.change(permits), self._check)
+        self._since = time.monotonic()
 
     def _pause(self) -> None:
         context, spec = self._context, self._spec

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceSlow
 from kuvasz.source import copy_out
 from tests.support.examples import examples
 
@@ -52,10 +52,19 @@ def test_a_length_that_cannot_be_is_told():
     assert copy_out.unframe(source, np.zeros(64, np.uint8), 0, 0, 0) == (7, 2, 2, -1)
 
 
-@pytest.mark.parametrize("said", [framed([b"a"]), b"N" + struct.pack("!i", 4)])
-def test_a_server_that_sends_next_to_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch, said: bytes):
+SAID = [framed([b"a"]), b"N" + struct.pack("!i", 4)]
+LITTLE = r"there: cannot copy items: less than 64 kB of rows came .* in 0\.3 s"
+
+
+@pytest.mark.parametrize(
+    ("said", "is_hurried", "why"),
+    [*((said, False, LITTLE) for said in SAID), *((said, True, "its rows come slowly") for said in [*SAID, b""])],
+)
+def test_a_server_that_sends_next_to_nothing_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, said: bytes, is_hurried: bool, why: str
+):
     """It would keep the turn to copy from all others for as long as it likes; remarks are no rows."""
-    monkeypatch.setattr(copy_out, "SILENCE_S", 0.3)
+    monkeypatch.setattr(copy_out, "HURRY_S" if is_hurried else "SILENCE_S", 0.3)
     ours, theirs = socket.socketpair()
     is_over = threading.Event()
 
@@ -67,11 +76,12 @@ def test_a_server_that_sends_next_to_nothing_is_given_up(monkeypatch: pytest.Mon
     thread = threading.Thread(target=trickle, daemon=True)
     thread.start()
     pgconn = SimpleNamespace(socket=ours.fileno())
-    reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None)
+    flow = copy_out.Flow("there", "copy items", is_hurried=is_hurried)
+    reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None, flow=flow)
     stop = threading.Timer(60, theirs.close)
     stop.start()
     try:
-        with pytest.raises(SourceError, match=r"there: cannot copy items: less than 64 kB of rows came .* in 0\.3 s"):
+        with pytest.raises(SourceSlow if is_hurried else SourceError, match=why):
             list(reader.rows("COPY items TO STDOUT", 1 << 20))
     finally:
         stop.cancel()
@@ -95,7 +105,8 @@ def test_a_server_that_rests_now_and_then_is_waited_for(monkeypatch: pytest.Monk
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
     pgconn = SimpleNamespace(socket=ours.fileno())
-    reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None)
+    flow = copy_out.Flow("there", "copy items")
+    reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None, flow=flow)
     found = sum(len(chunk) for chunk in reader.rows("COPY items TO STDOUT", 1 << 20))
     thread.join()
     ours.close()

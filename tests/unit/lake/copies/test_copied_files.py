@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceSlow
+from kuvasz.lake.copies import copied_files
 from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.model import Relation
+from kuvasz.ports import ANY_PACE, AnyPace, CopyPace
 from tests.support.changes import ITEMS, Lines, feed, target
 from tests.support.local_lake import LocalWorld
 from tests.support.shapes import KEYLESS, pairs
@@ -17,11 +21,11 @@ from tests.support.shapes import KEYLESS, pairs
 RANGES = [Lines(((1, 1, "a"), (2, 2, "b"))), Lines(((3, 3, "c"),)), Lines(())]
 
 
-def begin(world: LocalWorld, folder: Path, relation: Relation = ITEMS) -> CopiedFiles:
+def begin(world: LocalWorld, folder: Path, relation: Relation = ITEMS, pace: CopyPace = ANY_PACE) -> CopiedFiles:
     world.lake.prepare(target(), feed(), relation)
     keys = folder / "keys"
     keys.mkdir()
-    with world.lake._order(feed(), relation, "copy") as order:
+    with world.lake._order(feed(), relation, "copy", pace) as order:
         return CopiedFiles(order, order.shape(), keys)
 
 
@@ -38,6 +42,52 @@ def test_every_range_is_read_and_told(local_world: LocalWorld, tmp_path: Path) -
     assert [done for done, _ in told] == [1, 2, 3]
     assert told[-1][1] == 3
     assert local_world.rows() == {}, "no snapshot knows them yet"
+
+
+@dataclasses.dataclass(frozen=True)
+class Slow(Lines):
+    """Rows that come slowly."""
+
+    told: list[str] = dataclasses.field(default_factory=list)
+    is_hurried: bool = False
+
+    @property
+    def size(self) -> int:
+        return 2 << 20  # more than is read by whoever copies it
+
+    def hurried(self) -> Slow:
+        return dataclasses.replace(self, is_hurried=True)
+
+    def read(self, chunk_bytes: int) -> Iterator[bytes]:
+        self.told.append("hurried" if self.is_hurried else "here")
+        for line in super().read(chunk_bytes):
+            yield line
+            if self.is_hurried:
+                raise SourceSlow("its rows come slowly")
+
+
+class Noted(AnyPace):
+    """A pace that takes note."""
+
+    is_slow = False
+
+    def note_slow(self, *, is_slow: bool) -> None:
+        self.is_slow = is_slow
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_rows_that_come_slowly_are_read_where_no_core_waits_for_them(
+    monkeypatch: pytest.MonkeyPatch, local_world: LocalWorld, tmp_path: Path, *, is_fast: bool
+) -> None:
+    """One that is fast by then goes on where the others are read."""
+    monkeypatch.setattr(copied_files, "_FAST_BYTES_PER_S", 0 if is_fast else 1 << 60)
+    copied, told = begin(local_world, tmp_path, pace=Noted()), []
+    local_world.jobs.parallelism = 1
+    copied.read([Slow(((1, 1, "a"), (2, 2, "b")), told=told), Slow(((3, 3, "c"),), told=told)], 1000, lambda *_: None)
+    assert told == ["hurried", "here", *(["hurried"] if is_fast else []), "here"]
+    assert ids(copied) == [1, 2, 3]
+    data = Path(copied.files[0].path.removeprefix("file://")).parent
+    assert len(list(data.iterdir())) == len(copied.files), "what was begun in vain is gone"
 
 
 @pytest.mark.parametrize("is_local", [True, False])

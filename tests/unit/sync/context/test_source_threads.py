@@ -56,6 +56,31 @@ def test_one_that_was_given_back_is_waited_for() -> None:
     asyncio.run(run())
 
 
+def test_who_lets_others_go_first_is_behind_them() -> None:
+    async def run() -> None:
+        permits, others, said = asyncio.Semaphore(1), asyncio.Semaphore(1), []
+
+        async def wait() -> None:
+            async with Turn(permits):
+                said.append("waited")
+
+        async with Turn(permits) as turn:
+            await turn.keep()
+            waiting = asyncio.create_task(wait())
+            await asyncio.sleep(0)
+            await turn.change()
+            said.append("goes on")
+            await turn.change(others)
+            assert (permits.locked(), others.locked()) == (False, True)
+            await turn.change()
+            assert (permits.locked(), others.locked()) == (True, False)
+        assert not permits.locked()
+        await waiting
+        assert said == ["waited", "goes on"]
+
+    asyncio.run(run())
+
+
 def test_who_is_cancelled_while_waiting_holds_nothing() -> None:
     async def run() -> None:
         permits = asyncio.Semaphore(1)

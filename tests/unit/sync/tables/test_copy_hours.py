@@ -13,6 +13,7 @@ from kuvasz.config.model import CopyLimits
 from kuvasz.errors import KuvaszError, SourceError, TableError
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import Turn
+from kuvasz.sync.tables import copy_hours
 from kuvasz.sync.tables.copy_hours import CopyHours
 from tests.support.scene import Scene
 from tests.support.waiting import wait_until
@@ -71,6 +72,54 @@ class World(Scene):
     def wait_paused(self) -> None:
         wait_until(lambda: self.resumes_at, "it is paused")
         wait_until(lambda: not self.shared.copies.locked(), "its place is another's")
+
+
+def test_a_copy_lets_others_go_first_when_it_has_had_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of terabytes would keep them waiting for days; a short one is not interrupted."""
+    world.limits = CopyLimits()
+    copies, said = world.shared.copies, []
+
+    async def other() -> None:
+        async with copies:
+            said.append("another")
+
+    async def run() -> None:
+        world.lifetime.begin()
+        while not copies.locked():
+            await copies.acquire()
+        copies.release()
+        async with Turn(copies) as turn:
+            await turn.keep()
+            pace = world.hours.pace(world.items, world.taken_at, turn, world.check)
+            waiting = asyncio.create_task(other())
+            await asyncio.to_thread(pace.wait)
+            said.append("it goes on")
+            monkeypatch.setattr(copy_hours, "_SLICE_S", 0.0)
+            await asyncio.to_thread(pace.wait)
+            said.append("it goes on")
+            await waiting
+
+    asyncio.run(run())
+    assert said == ["it goes on", "another", "it goes on"]
+
+
+def test_a_copy_that_comes_slowly_keeps_no_others_waiting(world: World) -> None:
+    shared = world.shared
+
+    async def run() -> None:
+        world.lifetime.begin()
+        while not shared.copies.locked():
+            await shared.copies.acquire()
+        shared.copies.release()
+        async with Turn(shared.copies) as turn:
+            await turn.keep()
+            pace = world.hours.pace(world.items, world.taken_at, turn, world.check)
+            for is_slow in (True, True, False):
+                await asyncio.to_thread(lambda is_slow=is_slow: pace.note_slow(is_slow=is_slow))
+                assert (pace.is_slow, shared.copies.locked()) == (is_slow, not is_slow)
+
+    asyncio.run(run())
+    assert not shared.slow_copies.locked()
 
 
 @pytest.fixture
