@@ -1,7 +1,8 @@
 """A mini-transaction's changes of one target, cut into chunks for the executors. Pure.
 
 Rows before the source's position are left out; what is left keeps its order per source. A chunk holds rows of one
-relation version of one source; a truncation stands between chunks.
+relation version of one source; a truncation stands between chunks. Of several truncations that a clone shows at once
+the last one takes away what all of them do, so rows before it share chunks.
 
 For the table types that show transactions, chunks carry the facts of theirs. For a history, where of several
 changes of a key in one transaction only the last counts, no chunk mixes part of a transaction with others: one whose
@@ -57,6 +58,14 @@ class Chunk:
     def facts(self) -> Facts | None:
         """What the rows have of their transactions; None for table types that do not ask."""
         return Facts.of(np.concatenate(self.runs)) if self.runs else None
+
+    def join(self, other: Chunk) -> None:
+        """Take in the rows of a chunk that carries no facts, behind its own."""
+        self.parts += other.parts
+        self.lengths += other.lengths
+        self.origins += [(self.rows + first, transactions, begin) for first, transactions, begin in other.origins]
+        self.size += other.size
+        self.rows += other.rows
 
     def commit_lsn_of(self, row: int) -> int:
         """Return the commit LSN of a row's transaction, 0 if there is no such row."""
@@ -154,6 +163,7 @@ def cut(
         changes, chunk_bytes = list(changes), _NO_LIMIT
         split = _split(changes, accepted, events or {})
     steps: list[Chunk | Truncation] = []
+    truncations = _Truncations(steps, chunk_bytes, is_joining=counter is None and table_type is TableType.CLONE)
     filling: dict[str, Chunk] = {}
     positions: dict[str, SourcePosition] = {}
     rows_of: dict[str, int] = {}
@@ -168,7 +178,7 @@ def cut(
                 step = change if counter is None else counter.count_truncation(change)
                 if (change.source, change.commit_lsn) in split:
                     step = dataclasses.replace(step, end_lsn=change.commit_lsn + 1)
-                steps.append(step)
+                truncations.add(step)
                 if not open_lsn(change):
                     positions[change.source] = SourcePosition(
                         lsn=change.end_lsn, commit_lsn=change.commit_lsn, xid=change.xid, commit_us=change.commit_us
@@ -209,7 +219,7 @@ def cut(
             taking = _Taking(segment=change, open_lsn=of, first=None if counter is None else (first, counted))
             _take(taking, begin, end, filling, steps, chunk_bytes)
     return Cut(
-        steps=tuple(steps),
+        steps=truncations.left(),
         positions=positions,
         rows=sum(rows_of.values()),
         rows_of=rows_of,
@@ -219,6 +229,68 @@ def cut(
         newest_us=newest_us,
         events={} if counter is None else counter.events,
     )
+
+
+class _Truncations:
+    """Leaves out truncations that another one follows, and joins the chunks that they parted: each is a file.
+
+    All rows stay, and with them what is counted of them and what is found to be wrong with one.
+
+    Args:
+        steps: The steps of a cut so far.
+        chunk_bytes: Size at which a chunk is full.
+        is_joining: Whether it does: the target shows nothing of what a truncation takes away.
+    """
+
+    def __init__(self, steps: list[Chunk | Truncation], chunk_bytes: int, *, is_joining: bool) -> None:
+        self._is_joining = is_joining
+        self._steps = steps
+        self._chunk_bytes = chunk_bytes
+        self._looked_at = 0  # of the steps
+        self._last: dict[str, list[int]] = {}  # source -> its last chunk, truncation and what came behind that
+        self._left_out: set[int] = set()
+
+    def add(self, truncation: Truncation) -> None:
+        """Add the next step, which is a truncation."""
+        if self._is_joining:
+            self._look(truncation)
+        self._steps.append(truncation)
+
+    def _look(self, truncation: Truncation) -> None:
+        """Look at the steps before a truncation."""
+        for number in range(self._looked_at, len(self._steps)):
+            self._last.setdefault(self._steps[number].source, []).append(number)
+        self._looked_at = len(self._steps)
+        last = self._last.get(truncation.source, [])
+        at = next((place for place, number in enumerate(last) if self._is_truncation(number)), None)
+        if at is not None and all(self._is_of(self._steps[number], truncation) for number in last[at:]):
+            self._left_out.add(last.pop(at))
+            self._join(last, at)
+        self._last[truncation.source] = [number for number in last[-1:] if not self._is_truncation(number)]
+
+    def left(self) -> tuple[Chunk | Truncation, ...]:
+        """Return the other steps."""
+        return tuple(step for number, step in enumerate(self._steps) if number not in self._left_out)
+
+    def _join(self, last: list[int], at: int) -> None:
+        """Join the chunk behind a truncation that is left out with the one before, if both are one by their size."""
+        if not 0 < at < len(last):
+            return
+        before, behind = self._steps[last[at - 1]], self._steps[last[at]]
+        assert isinstance(before, Chunk)
+        assert isinstance(behind, Chunk)
+        is_alike = before.relation == behind.relation and before.open_lsn == behind.open_lsn
+        if is_alike and before.size + behind.size <= self._chunk_bytes:
+            before.join(behind)
+            self._left_out.add(last.pop(at))
+
+    def _is_truncation(self, number: int) -> bool:
+        return isinstance(self._steps[number], Truncation)
+
+    @staticmethod
+    def _is_of(step: Chunk | Truncation, truncation: Truncation) -> bool:
+        """Whether a step is of the same table, and shows when a truncation does."""
+        return step.relation.oid == truncation.relation.oid and open_lsn(step) == open_lsn(truncation)
 
 
 class _Counter:

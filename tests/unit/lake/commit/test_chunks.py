@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk, Cut
 from kuvasz.lake.table.write_era import WriteEra
-from kuvasz.model import Relation, Segment, SourcePosition, Truncation
+from kuvasz.model import Relation, Segment, SourcePosition, TableType, Truncation
 from tests.support.changes import ITEMS, Sender, insert, relation
 
 WIDER = relation(oid=7)
@@ -58,7 +59,7 @@ def flat(cut: Cut) -> list[tuple]:
 @given(streams(), st.dictionaries(st.sampled_from(["eu", "us"]), st.integers(0, 12_000)), st.integers(1, 2000))
 def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes: int) -> None:
     changes, events = made
-    cut = chunks.cut(changes, accepted, chunk_bytes)
+    cut = chunks.cut(changes, accepted, chunk_bytes, TableType.APPEND)
     kept = [event for event in events if event[1] >= accepted.get(event[0], 0)]
     for source in ("eu", "us"):
         assert [event for event in flat(cut) if event[0] == source] == [e[:4] for e in kept if e[0] == source]
@@ -132,3 +133,56 @@ def test_the_newest_commit_time_need_not_be_that_of_the_last_transaction() -> No
     assert chunks.cut([segment], {"eu": int(segment.transactions.end_lsn[1])}, 1 << 20).newest_us == {"eu": 30}
     assert chunks.cut([late, eu.part(eu.commit_lsn(), insert(4))], {}, 1 << 20).newest_us == {"eu": late.commit_us}
     assert cut.without({"eu"}).newest_us == {}
+
+
+@settings(deadline=None)
+@given(streams(), st.integers(1, 2000))
+def test_a_clone_shows_the_same_with_fewer_truncations_of_the_same_rows(made: tuple, chunk_bytes: int) -> None:
+    changes, _ = made
+    all_of = chunks.cut(changes, {}, chunk_bytes, TableType.APPEND)
+    cut = chunks.cut(changes, {}, chunk_bytes)
+    assert (cut.rows, cut.positions, cut.bytes_of) == (all_of.rows, all_of.positions, all_of.bytes_of)
+    for source in ("eu", "us"):
+        found, wanted = ([event for event in flat(one) if event[0] == source] for one in (cut, all_of))
+        assert [event for event in found if event[3]] == [event for event in wanted if event[3]]
+        assert shown(found) == shown(wanted)
+    assert len(cut.steps) <= len(all_of.steps)
+    assert all(step.size <= 2 * max(chunk_bytes, 250) for step in cut.steps if isinstance(step, Chunk))
+
+
+def shown(events: list[tuple]) -> list[tuple]:
+    """Return the rows that are left of a source's events."""
+    ends = [place for place, event in enumerate(events) if event[3] is None]
+    return events[ends[-1] + 1 if ends else 0 :]
+
+
+def kinds(cut: Cut) -> list[tuple[str, int]]:
+    return [(step.source, 0 if isinstance(step, Truncation) else step.rows) for step in cut.steps]
+
+
+def test_a_flood_of_truncations_makes_one_file_of_what_they_take_away() -> None:
+    """Ten thousand times TRUNCATE and INSERT were as many files, for which all sources of the worker waited."""
+    eu, us = Sender(), Sender("us", start=50_000)
+    flood = [change for number in range(500) for change in (eu.one(insert(number)), eu.truncation())]
+    changes = [us.one(insert(1)), *flood, eu.one(insert(7)), us.one(insert(2))]
+    cut = chunks.cut(changes, {}, 1 << 20)
+    assert kinds(cut) == [("us", 2), ("eu", 500), ("eu", 0), ("eu", 1)]
+    joined = cut.steps[1]
+    assert isinstance(joined, Chunk)
+    lsns = [int(one.transactions.commit_lsn[0]) for one in flood[::2]]
+    assert [joined.commit_lsn_of(row) for row in range(500)] == lsns
+
+
+def test_a_truncation_of_another_table_or_time_stays() -> None:
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    whole, other = eu.truncation(), eu.segment([(eu.commit_lsn(), [insert(1)])], relation=WIDER)
+    cut = chunks.cut([whole, other, eu.truncation(), eu.truncation(lsn, is_open=True)], {}, 1 << 20)
+    assert kinds(cut) == [("eu", 0), ("eu", 1), ("eu", 0), ("eu", 0)]
+
+
+@pytest.mark.parametrize("kind", [TableType.APPEND, TableType.HISTORY, TableType.CHANGELOG])
+def test_what_shows_more_than_the_last_row_has_all_truncations(kind: TableType) -> None:
+    eu = Sender()
+    cut = chunks.cut([eu.one(insert(1)), eu.truncation(), eu.one(insert(2)), eu.truncation()], {}, 1 << 20, kind)
+    assert kinds(cut) == [("eu", 1), ("eu", 0)] * 2

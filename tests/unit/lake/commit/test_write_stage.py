@@ -13,8 +13,8 @@ from kuvasz.errors import LakeError
 from kuvasz.lake.commit.bundles import sources_of
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.file_io import file_io
-from kuvasz.model import TableType, Truncation
-from tests.support.changes import ITEMS, TARGET, Sender, again, feed, insert, target, work
+from kuvasz.model import Operations, TableType, Truncation
+from tests.support.changes import ITEMS, TARGET, Sender, again, delete, feed, insert, target, update, work
 from tests.support.local_lake import LocalWorld
 
 OTHER = "shop.others"
@@ -51,6 +51,17 @@ def test_results_are_in_the_order_of_their_steps(world: LocalWorld) -> None:
     kinds = [type(result) for result in table.results]
     assert kinds == [ChunkDone, Truncation, ChunkDone]
     assert [sum(file.rows for file in one.files) for one in table.results if isinstance(one, ChunkDone)] == [2, 1]
+
+
+def test_a_flood_of_truncations_counts_every_row_and_leaves_those_behind_it(world: LocalWorld) -> None:
+    eu = Sender()
+    flood = [one for number in range(20) for one in (eu.one(insert(1, number), insert(number + 2)), eu.truncation())]
+    written = world.lake.write([work(eu.one(update(1, 1)), *flood, eu.one(insert(5, 5)), eu.one(delete(5)))])
+    (table,) = written.tables
+    assert [type(result) for result in table.results] == [ChunkDone, Truncation, ChunkDone]
+    assert table.operations() == {"eu": Operations(41, 1, 1)}
+    world.commit(written)
+    assert world.of("eu") == {}
 
 
 def test_a_truncate_is_a_row_of_a_changelog(world: LocalWorld) -> None:
