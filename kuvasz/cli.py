@@ -1157,6 +1157,21 @@ def retire(
     print(verb.retire(_loaded(context, config, settings).config, name, is_sure=is_sure))
 
 
+@cluster.command("promote")
+def promote(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The group, as `kuvasz cluster groups` names it.")],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    former: Annotated[str, typer.Option("--former", help="What the first group is called then.")] = "former",
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+) -> None:
+    """Have a group of the log take over the slots, as the first one, which becomes a group; both are stopped."""
+    from kuvasz.verbs.cluster import groups as verb
+
+    print(verb.promote(_loaded(context, config, settings).config, name, former, is_sure=is_sure))
+
+
 @app.command("cleanup")
 def cleanup(
     context: typer.Context,

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.
 _APPLIED = {
     "first": "SELECT source, applied FROM kuvasz.log_source",
     "blue": "SELECT source, applied FROM kuvasz.log_group_source WHERE name = 'blue'",
+    "old": "SELECT source, applied FROM kuvasz.log_group_source WHERE name = 'old'",
 }
 
 
@@ -50,6 +51,12 @@ class Lakes:
         self.blue = new_process(self.groups, cluster={**cluster, "role": "apply", "group": "blue"})
         for database in sources.values():
             fill_tables(database)
+
+    def give(self, process: Process, *, group: str | None) -> None:
+        """Give a process the map of a group, or that of the first one."""
+        rest = {name: value for name, value in process._cluster.items() if name != "group"}
+        process._cluster = rest if group is None else {**rest, "group": group}
+        process.write_map(self.groups)
 
     def start_read(self) -> None:
         self.read.start("--role", "read")
@@ -186,3 +193,46 @@ def retire(lakes: Lakes) -> None:
     assert lakes.known() == {}
     lakes.wait_empty()
     lakes.assert_equal(first)
+
+
+def test_a_second_lake_becomes_the_first_one_while_sources_change(lakes: Lakes) -> None:
+    first, blue, read = lakes.first, lakes.blue, lakes.read
+    lakes.start_read()
+    first.start()
+    lakes.wait_applied("first")
+    blue.start()
+    with Load(lakes.sources["eu"], 1), Load(lakes.sources["us"], 2):
+        lakes.wait_applied("first", "blue")
+        refused = read.run("cluster", "promote", "blue", "--former", "old", "--yes")
+        assert (refused.returncode, "is in use" in refused.stderr) == (2, True)
+        first.kill()
+        blue.terminate()
+        time.sleep(6)  # the lease of the one that died
+        promoted = read.run("cluster", "promote", "blue", "--former", "old", "--yes")
+        assert promoted.returncode == 0, promoted.stderr
+        assert lakes.known().keys() == {"old"}
+        # Whose map is that of before has tables that are the other one's by now.
+        first.start()
+        wait_until(lambda: not first.is_running, "nothing of it can start", 120)
+        assert all("its lake is that of group old" in one["error"] for one in first.found("source_failed"))
+        lakes.give(blue, group=None)
+        lakes.give(first, group="old")
+        blue.start()
+        first.start()
+        for process in (first, blue):
+            process.wait_event("committed", 5)
+        # The one that reads goes on, and so does who takes over from it.
+        read.kill()
+        lakes.start_read()
+        first.kill()
+        first.start()
+        first.wait_event("committed", 5)
+    lakes.wait_applied("first", "old")
+    for process in (first, blue):
+        assert not process.found("copied"), "nothing is copied again"
+    lakes.wait_empty()
+    lakes.assert_equal(first, blue)
+    first.terminate()
+    assert read.run("cluster", "retire", "old", "--yes").returncode == 0
+    for process in (blue, read):
+        process.terminate()

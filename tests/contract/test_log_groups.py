@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,13 +13,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from kuvasz.config.model import ClusterRole
-from kuvasz.errors import ConfigError, SourceError, StateError, StateTaken
+from kuvasz.errors import ConfigError, SourceError, StateError, StateTaken, TableTaken
 from kuvasz.state.coordinator.store import CoordinatorStore
-from kuvasz.state.staged.memory import MemoryGroupIndex, MemoryIndex
+from kuvasz.state.lakes.ports import LakeTablePlace
+from kuvasz.state.staged import coordinated
+from kuvasz.state.staged.memory import MemoryIndex
 from kuvasz.state.staged.orders import KnownPast, StreamOrder
 from kuvasz.state.staged.ports import LogGroup, LogIndex, StagedPosition, StagedSlice
 from tests.support.groups_machine import GroupsMachine
 from tests.support.postgres import Database
+from tests.support.promotion_machine import PromotionMachine
 from tests.support.waiting import wait_until
 
 ORDER = StreamOrder(slot="s", publications=("p",), system_id="7", timeline=1)
@@ -31,6 +35,9 @@ class Log:
     first: LogIndex
     blue: LogIndex
     retire: Callable[[], None]
+    promote: Callable[[], None]  #: the processes of both are stopped
+    begin: Callable[[], None]  #: both, if that was refused
+    former: Callable[[], LogIndex]  #: as the first one has it behind that
 
     def stage(self, name: str, through: int, source: str = "eu") -> None:
         """Have an object be a part of the log, with one slice."""
@@ -51,18 +58,40 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     if request.param == "memory":
         index = MemoryIndex()
         index.open()
-        yield Log(first=index, blue=MemoryGroupIndex(index, "blue"), retire=lambda: index.retire_group("blue"))
+        yield Log(
+            first=index, blue=index.of_group("blue"), retire=lambda: index.retire_group("blue"),
+            promote=lambda: index.promote_group("blue", "old"), begin=lambda: None,
+            former=lambda: index.of_group("old"),
+        )  # fmt: skip
         return
     url = request.getfixturevalue("database").url
-    first = CoordinatorStore(lambda: url, "tests", tmp_path / "first", 30.0)
-    blue = CoordinatorStore(lambda: url, "tests", tmp_path / "blue", 30.0, "blue")
-    for store in (first, blue):
-        store._lease.role = ClusterRole.APPLY
-        assert store._lease.take("applies", "") is None
-    found = Log(first=first.log_index, blue=blue.log_index, retire=lambda: blue.log_groups.retire("blue"))
+    first, blue, old = (
+        CoordinatorStore(lambda: url, "tests", tmp_path / str(group), 30.0, group) for group in (None, "blue", "old")
+    )
+
+    def begin(*stores: CoordinatorStore) -> None:
+        for store in stores:
+            store._lease.role = ClusterRole.APPLY
+            assert store._lease.take("applies", "") is None
+
+    def promote() -> None:
+        for store in (first, blue):
+            store._lease.give_back()
+        first.log_groups.promote("blue", "old")
+        begin(first)
+
+    def former() -> LogIndex:
+        begin(old)
+        return old.log_index
+
+    begin(first, blue)
+    found = Log(
+        first=first.log_index, blue=blue.log_index, retire=lambda: blue.log_groups.retire("blue"),
+        promote=promote, begin=lambda: begin(first, blue), former=former,
+    )  # fmt: skip
     found.first.open()
     yield found
-    for store in (first, blue):
+    for store in (first, blue, old):
         store._database.close()
 
 
@@ -211,6 +240,175 @@ def test_a_group_orders_nothing_and_proves_that_it_is_read_as_it_needs(heard: Lo
     assert list(blue.unread()) == ["eu"]
 
 
+def test_a_group_that_is_promoted_and_the_first_one_change_places(heard: Log) -> None:
+    """Each goes on where its own lake is, and nothing goes that one of them needs."""
+    for number, through in enumerate((200, 300, 400)):
+        heard.stage(str(number), through)
+    heard.first.applied({"eu": 300})
+    heard.blue.applied({"eu": 200})
+    heard.first.give("eu", ORDER, KnownPast())
+    heard.blue.rejoin("eu")
+    before = heard.first.positions()["eu"]
+    heard.promote()
+    heard.first.open()
+    after = heard.first.positions()["eu"]
+    assert (after.applied, after.lsn, after.number, after.past) == (200, 400, 3, before.past)
+    assert heard.first.orders()["eu"].order == ORDER, "who reads goes on"
+    old = heard.former()
+    old.open()
+    assert old.positions()["eu"].applied == 300
+    assert [one.name for one in heard.first.groups()] == ["old"]
+    assert [one.through for one in heard.first.slices("eu", 0, through=200, most=9)] == [300, 400]
+    assert heard.first.applied({"eu": 400}) == ["0", "1"]
+    assert old.applied({"eu": 400}) == ["0", "1", "2"]
+    with pytest.raises(StateTaken):
+        heard.blue.withdraw("eu")
+
+
+@pytest.mark.parametrize("why", ["it hears none of it", "it began anew", "it changed hands"])
+def test_a_group_that_does_not_go_on_with_a_source_is_not_promoted(heard: Log, why: str) -> None:
+    name = "us" if why == "it hears none of it" else "eu"
+    if why == "it changed hands":
+        heard.first.withdraw(name)
+    else:
+        heard.first.begin_anew(name, 500)
+    before = heard.first.positions()[name]
+    with pytest.raises(ConfigError, match=f"group blue does not go on with {name}"):
+        heard.promote()
+    heard.begin()
+    assert [one.name for one in heard.first.groups()] == ["blue"]
+    assert heard.first.positions()[name] == before
+    if not heard.blue.rejoin(name):
+        heard.blue.begin_anew(name, 0)
+    heard.promote()  # As the hint says.
+
+
+@pytest.mark.postgres
+def test_what_a_group_remembers_goes_with_its_lake_and_no_process_of_before_goes_on(
+    database: Database, tmp_path: Path
+) -> None:
+    first, other, blue, reader = (
+        CoordinatorStore(lambda: database.url, "tests", tmp_path / name, 30.0, "blue" if name == "blue" else None)
+        for name in ("first", "other", "blue", "reader")
+    )
+    for store in (first, blue):
+        store._lease.role = ClusterRole.APPLY
+        assert store._lease.take("applies", "") is None
+        store.groups.open()
+        assert list(store.groups.hold({"shop": 1}, "")) == ["shop"]
+        store.log_index.open()
+        store.notices.put("hook", {"of": store.place})
+        table = LakeTablePlace(target="shop.items", uuid=store.place, place=f"s3://lake/{store._group}")
+        store.table_owners.claim(table)
+    reader._lease.role = ClusterRole.READ
+    assert reader._lease.take("reads", "") is None
+    first.log_index.begin_anew("eu", 100)
+    blue.log_index.begin_anew("eu", 0)
+    groups = other.log_groups
+    for living, whose in ((blue, "group blue"), (first, "the first group")):
+        with pytest.raises(ConfigError, match=f"{whose} is in use"):
+            groups.promote("blue", "old")
+        living._lease.give_back()
+    with pytest.raises(ConfigError, match="no group green"):
+        groups.promote("green", "old")
+    with pytest.raises(ConfigError, match="has a group blue already"):
+        groups.promote("blue", "blue")
+    # One of each wakes behind it, and a coordinator that dies within it has done nothing of it.
+    database.execute("UPDATE kuvasz.lease SET owner = %s WHERE cluster LIKE %s", (first._lease.node, "tests/apply/%"))
+    database.execute("ALTER TABLE kuvasz.lake_table ADD CONSTRAINT dies CHECK (cluster <> 'tests/group/old')")
+    with pytest.raises(StateError):
+        groups.promote("blue", "old")
+    database.execute("ALTER TABLE kuvasz.lake_table DROP CONSTRAINT dies")
+    assert [one.name for one in groups.all()] == ["blue"]
+    assert first.notices.all() == {"hook": {"of": first.place}}
+    groups.promote("blue", "old")
+    for woken in (first, blue):
+        with pytest.raises(StateTaken):
+            woken._documents("notices").put({"hook": {}})
+        with pytest.raises(StateTaken):
+            woken.log_index.applied({"eu": 900})
+    reader.log_index.answers()
+    assert reader._lease.renew(_session(reader), "")
+    old = CoordinatorStore(lambda: database.url, "tests", tmp_path / "old", 30.0, "old")
+    assert other.notices.all() == {"hook": {"of": blue.place}}
+    assert old.notices.all() == {"hook": {"of": first.place}}
+    assert blue.notices.all() == {}
+    # Each has the tables of its own lake, so a process whose map was not changed is refused.
+    for store, has, lacks in ((other, blue, first), (old, first, blue)):
+        store._lease.role = ClusterRole.APPLY
+        assert store._lease.take("applies", "") is None
+        store.table_owners.claim(LakeTablePlace(target="shop.items", uuid=has.place, place=f"s3://lake/{has._group}"))
+        with pytest.raises(TableTaken):
+            store.table_owners.claim(LakeTablePlace(target="shop.items", uuid=lacks.place))
+        store.groups.open()
+        assert list(store.groups.hold({"shop": 1}, "")) == ["shop"]
+    for store in (first, other, blue, reader, old):
+        store._database.close()
+
+
+@pytest.mark.postgres
+def test_the_first_one_may_be_called_as_one_that_ended_before_it_heard_anything(
+    database: Database, tmp_path: Path
+) -> None:
+    first, blue, old = (
+        CoordinatorStore(lambda: database.url, "tests", tmp_path / str(name), 30.0, name)
+        for name in (None, "blue", "old")
+    )
+    for store in (first, blue, old):
+        store._lease.role = ClusterRole.APPLY
+        assert store._lease.take("applies", "") is None
+        store.notices.put("hook", {"of": store.place})
+    for store in (first, blue):
+        store.log_index.open()
+    for index in (first.log_index, blue.log_index):
+        index.begin_anew("eu", 100)
+    for store in (first, blue):
+        store._lease.give_back()
+    with pytest.raises(ConfigError, match="group old is in use"):
+        first.log_groups.promote("blue", "old")
+    old._lease.give_back()
+    first.log_groups.promote("blue", "old")
+    assert old.notices.all() == {"hook": {"of": first.place}}
+    for store in (first, blue, old):
+        store._database.close()
+
+
+@pytest.mark.postgres
+def test_a_process_that_is_late_is_waited_for_and_what_it_has_done_is_seen(
+    database: Database, tmp_path: Path
+) -> None:
+    """Else a source that comes meanwhile would be the group's, whose lake has nothing of it."""
+    first, blue = (
+        CoordinatorStore(lambda: database.url, "tests", tmp_path / str(name), 30.0, name) for name in (None, "blue")
+    )
+    for store in (first, blue):
+        store._lease.role = ClusterRole.APPLY
+        assert store._lease.take("applies", "") is None
+        store.log_index.open()
+    for index in (first.log_index, blue.log_index):
+        index.begin_anew("eu", 100)
+    blue._lease.give_back()
+    database.execute("UPDATE kuvasz.lease SET until = clock_timestamp()")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with first._database.session("test") as session, session.transaction():
+            first._lease.prove(session)
+            promoting = pool.submit(blue.log_groups.promote, "blue", "old")
+            waits = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%kuvasz.lease%'"
+            )
+            wait_until(lambda: database.execute(waits) == [(1,)], "it is waited for")
+            session.execute(coordinated._BEGIN_ANEW, {"cluster": "tests", "source": "us", "lsn": 500})
+        with pytest.raises(ConfigError, match="group blue does not go on with us"):
+            promoting.result(30)
+    assert [one.name for one in blue.log_groups.all()] == ["blue"]
+    for store in (first, blue):
+        store._database.close()
+
+
+def _session(store: CoordinatorStore) -> Any:
+    return store._database._opened().getconn()
+
+
 @pytest.mark.postgres
 def test_a_group_has_leases_and_documents_of_its_own(database: Database, tmp_path: Path) -> None:
     """So it is one cluster beside the other, but for the log."""
@@ -282,6 +480,19 @@ COMMON: dict[str, Any] = {"deadline": None, "database": None, "suppress_health_c
 def test_neither_of_two_lakes_loses_anything_whatever_happens_to_the_other() -> None:
     run_state_machine_as_test(
         GroupsMachine, settings=settings(max_examples=60, stateful_step_count=40, derandomize=True, **COMMON)
+    )
+
+
+def test_neither_of_two_lakes_loses_anything_when_they_change_places() -> None:
+    run_state_machine_as_test(
+        PromotionMachine, settings=settings(max_examples=60, stateful_step_count=40, derandomize=True, **COMMON)
+    )
+
+
+@pytest.mark.slow
+def test_neither_of_two_lakes_loses_anything_when_they_change_places_in_thousands_of_orders() -> None:
+    run_state_machine_as_test(
+        PromotionMachine, settings=settings(max_examples=1000, stateful_step_count=60, **COMMON)
     )
 
 

@@ -59,6 +59,8 @@ FOLLOWED = {
     ),
     r"needs a lake of its own": ("unit/verbs/cluster/test_own_tables.py", "# As the hint says"),
     r"kuvasz cluster groups": ("acceptance/test_log_groups.py", '"cluster", "groups"'),
+    r"such as --former green": ("unit/verbs/cluster/test_groups.py", "a/b"),
+    r"^have them in the map of .*, and let it run": ("contract/test_log_groups.py", "# As the hint says"),
     r"kuvasz cluster retire": ("acceptance/test_log_groups.py", '"cluster", "retire"'),
     r"add --yes": ("integration/test_admin.py", '"--yes"'),
     r"ALTER PUBLICATION|kuvasz alters it|drop the publication: kuvasz makes": (

@@ -92,6 +92,7 @@ ELSEWHERE = {
     "state/staged/coordinated.py": "contract/test_log_index.py",
     "state/staged/coordinated_group.py": "contract/test_log_groups.py",
     "state/staged/log_groups.py": "contract/test_log_groups.py",
+    "state/staged/promotion.py": "contract/test_log_groups.py",
     "state/staged/order_proof.py": "contract/test_log_groups.py",
     "state/staged/holders.py": "integration/test_shared_sources.py",
     "staging/ports.py": "unit/staging/test_writer.py",

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from kuvasz.config.model import GROUPS
 from kuvasz.errors import ConfigError
 from kuvasz.state.coordinator.lease import APPLIES
+from kuvasz.state.staged import promotion
 from kuvasz.state.staged.ports import LogGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
 
@@ -121,22 +122,50 @@ class LogGroups:
             StateError: The coordinator does not answer.
         """
         given = {"cluster": self._cluster, "name": name, "key": f"{self._cluster}{GROUPS}{name}"}
-        with self._database.session("retire a group of the log") as session:
-            if not _are_made(session) or session.execute(_IS_THERE, given).fetchone() is None:
+        with self._database.session("retire a group of the log") as session, session.transaction():
+            session.execute(_TURN, given)
+            self._prove(session, given)
+            if (found := session.execute(_LIVING, given).fetchone()) is not None:
+                raise promotion.in_use(f"group {name}", found[0])
+            for table, those in _RETIRE.items():
+                if session.execute("SELECT to_regclass(%s)", (f"kuvasz.{table}",)).fetchone() != (None,):
+                    session.execute(f"DELETE FROM kuvasz.{table} WHERE {those}", given)
+
+    def promote(self, name: str, former: str) -> None:
+        """Have a group be the first one, which is a group from then on; see `promotion`.
+
+        Args:
+            name: The group.
+            former: What the first one is called then.
+
+        Raises:
+            ConfigError: There is no such group, or one called as the first one is to be, or a process of one of the
+                two lives, or the group cannot go on with a source.
+            StateError: The coordinator does not answer: it was done, or not.
+        """
+        keys = {one: f"{self._cluster}{GROUPS}{one}" for one in (name, former)}
+        given = {"cluster": self._cluster, "name": name, "key": keys[name]}
+        other = {"cluster": self._cluster, "name": former, "key": keys[former]}
+        with self._database.session("promote a group of the log") as session, session.transaction():
+            for key in sorted((self._cluster, *keys.values())):
+                session.execute(_TURN, {"key": key})
+            self._prove(session, given)
+            if session.execute(_IS_THERE, other).fetchone() is not None:
                 raise ConfigError(
-                    f"cluster: the log of {self._cluster} has no group {name}",
-                    hint="`kuvasz cluster groups` lists them",
+                    f"cluster: the log of {self._cluster} has a group {former} already",
+                    hint="`kuvasz cluster groups` lists them: choose another name for the first one",
                 )
-            with session.transaction():
-                session.execute(_TURN, given)
-                if (found := session.execute(_LIVING, given).fetchone()) is not None:
-                    raise ConfigError(
-                        f"cluster: group {name} is in use: {found[0]} applies",
-                        hint="stop its processes first; a dead one is forgotten after `cluster.lease`",
-                    )
-                for table, those in _RETIRE.items():
-                    if session.execute("SELECT to_regclass(%s)", (f"kuvasz.{table}",)).fetchone() != (None,):
-                        session.execute(f"DELETE FROM kuvasz.{table} WHERE {those}", given)
+            for one in (given, other):
+                if (found := session.execute(_LIVING, one).fetchone()) is not None:
+                    raise promotion.in_use(f"group {one['name']}", found[0])
+            promotion.promote(session, self._cluster, name, former)
+
+    def _prove(self, session: Session, given: Mapping[str, object]) -> None:
+        if not _are_made(session) or session.execute(_IS_THERE, given).fetchone() is None:
+            raise ConfigError(
+                f"cluster: the log of {self._cluster} has no group {given['name']}",
+                hint="`kuvasz cluster groups` lists them",
+            )
 
 
 def _are_made(session: Session) -> bool:

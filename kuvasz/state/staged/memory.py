@@ -21,6 +21,7 @@ from kuvasz.state.staged.ports import (
     StagedSlice,
     still_staged,
 )
+from kuvasz.state.staged.promotion import lacking
 
 
 class MemoryIndex(LogIndex):
@@ -303,6 +304,25 @@ class MemoryIndex(LogIndex):
     def retire_group(self, name: str) -> None:
         """Forget a group, as `log_groups.LogGroups.retire` does."""
         del self._groups[name]
+
+    def promote_group(self, name: str, former: str) -> None:
+        """Have a group be the first one, as `log_groups.LogGroups.promote` does."""
+        heard = self._groups[name]
+        unheard = [
+            source for source, known in sorted(self._positions.items())
+            if source not in heard
+            or (heard[source].begun, heard[source].past) != (self._begun[source], known.past)
+        ]  # fmt: skip
+        if unheard:
+            raise lacking(name, unheard)
+        self._groups[former] = {
+            source: GroupPosition(applied=known.applied, past=known.past, begun=self._begun[source])
+            for source, known in self._positions.items()
+        }
+        del self._groups[name]
+        for source, one in heard.items():
+            if source in self._positions:
+                self._change(source, applied=one.applied)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

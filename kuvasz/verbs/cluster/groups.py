@@ -1,4 +1,4 @@
-"""``kuvasz cluster groups`` and ``retire``: deployments with lakes of their own that hear what a cluster stages."""
+"""``kuvasz cluster groups``, ``retire`` and ``promote``: deployments with lakes of their own that hear one log."""
 
 from __future__ import annotations
 
@@ -44,6 +44,35 @@ def retire(config: Config, name: str, *, is_sure: bool) -> str:
     return f"group {name} is forgotten: the log goes as soon as the other lakes have it; its tables stay as they are"
 
 
+def promote(config: Config, name: str, former: str, *, is_sure: bool) -> str:
+    """Have a group be the first one, whose processes are stopped as those of the first one; return what is next.
+
+    Args:
+        config: The whole configuration of any process of the cluster.
+        name: The group.
+        former: What the first one is called from then on.
+        is_sure: Do it.
+
+    Raises:
+        ConfigError: Nobody is sure, or it cannot be.
+        StateError: The coordinator does not answer.
+    """
+    groups = _known(config)
+    if not former or "/" in former:
+        raise ConfigError(f"--former {former}: must be a name without /", hint="such as --former green")
+    if not is_sure:
+        raise ConfigError(
+            f"cluster: to promote group {name} has it order what is read, and publish its tables, from its next start"
+            f" on; the first group is {former} then",
+            hint="stop what applies of both, and add --yes; what reads may go on",
+        )
+    groups.promote(name, former)
+    return (
+        f"group {name} is the first one: start its processes without `cluster.group` in their map; and those of the"
+        f" one before with `group: {former}` and `role: apply`, or forget it: kuvasz cluster retire {former} --yes"
+    )
+
+
 def _known(config: Config) -> LogGroups:
     found = log_groups(config)
     if found is None:
@@ -76,4 +105,4 @@ def as_json(groups: Sequence[LogGroup]) -> dict[str, Any]:
     }
 
 
-__all__ = ["as_json", "render", "retire", "run"]
+__all__ = ["as_json", "promote", "render", "retire", "run"]

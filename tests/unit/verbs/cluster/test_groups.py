@@ -52,3 +52,19 @@ def test_one_is_retired_by_who_is_sure(config: Config, monkeypatch: pytest.Monke
     assert ("add --yes" in str(caught.value), retired) == (True, [])
     assert "group blue is forgotten" in groups.retire(config, "blue", is_sure=True)
     assert retired == ["blue"]
+
+
+def test_one_is_promoted_by_who_is_sure(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    promoted: list[tuple[str, str]] = []
+    made = SimpleNamespace(promote=lambda *names: promoted.append(names))
+    monkeypatch.setattr(groups, "log_groups", lambda _: made)
+    with pytest.raises(ConfigError, match="the first group is green then") as caught:
+        groups.promote(config, "blue", "green", is_sure=False)
+    assert "add --yes" in str(caught.value)
+    for name in ("", "a/b"):
+        with pytest.raises(ConfigError, match="must be a name without /"):
+            groups.promote(config, "blue", name, is_sure=True)
+    assert promoted == []
+    told = groups.promote(config, "blue", "green", is_sure=True)
+    assert "`group: green` and `role: apply`" in told
+    assert promoted == [("blue", "green")]
