@@ -490,6 +490,7 @@ def test_neither_of_two_lakes_loses_anything_when_they_change_places() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_neither_of_two_lakes_loses_anything_when_they_change_places_in_thousands_of_orders() -> None:
     run_state_machine_as_test(
         PromotionMachine, settings=settings(max_examples=1000, stateful_step_count=60, **COMMON)
@@ -497,5 +498,6 @@ def test_neither_of_two_lakes_loses_anything_when_they_change_places_in_thousand
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_neither_of_two_lakes_loses_anything_in_thousands_of_orders() -> None:
     run_state_machine_as_test(GroupsMachine, settings=settings(max_examples=3000, stateful_step_count=60, **COMMON))

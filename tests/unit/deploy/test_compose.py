@@ -122,19 +122,48 @@ def test_prometheus_and_grafana_find_what_is_mounted() -> None:
     assert re.fullmatch(r"http://(\w+):9090", datasource["url"])[1] in SERVICES
 
 
-def test_a_standby_is_the_same_with_a_folder_of_its_own() -> None:
-    text = (FOLDER / "compose.standby.yaml").read_text("utf-8").replace("!override ", "")
-    found = YAML(typ="safe", pure=True).load(text)
-    standby, first = found["services"]["standby"], found["services"]["kuvasz"]
-    assert standby["extends"] == {"file": "compose.yaml", "service": "kuvasz"}
-    assert standby["environment"] == first["environment"]
-    known = environment.options()
-    assert all(name in known for name in standby["environment"])
-    host = re.search(r"@(\w+)/", standby["environment"]["KUVASZ_CLUSTER__COORDINATOR"])
-    assert host is not None
-    assert host[1] in SERVICES
+@pytest.mark.parametrize("file", sorted(file.name for file in FOLDER.glob("compose.*.yaml")))
+def test_more_processes_are_the_same_with_folders_of_their_own(file: str) -> None:
+    found = beside(file)
     places = {mount.split(":")[1]: mount.split(":")[0] for mount in KUVASZ["volumes"]}
-    own = {mount.split(":")[1]: mount.split(":")[0] for mount in standby["volumes"]}
-    assert own.keys() == {place for place, what in places.items() if not what.startswith(".")}
-    assert set(own.values()) == found["volumes"].keys()
-    assert not set(own.values()) & set(places.values())
+    lasting = {place: what for place, what in places.items() if not what.startswith(".")}
+    known, volumes = environment.options(), []
+    for name, service in found["services"].items():
+        assert all(option in known for option in service["environment"])
+        host = re.search(r"@(\w+)/", service["environment"]["KUVASZ_CLUSTER__COORDINATOR"])
+        assert host is not None
+        assert host[1] in SERVICES
+        if name == "kuvasz":
+            continue
+        assert service["extends"] == {"file": "compose.yaml", "service": "kuvasz"}
+        own = {mount.split(":")[1]: mount.split(":")[0] for mount in service["volumes"]}
+        assert own.keys() == lasting.keys()
+        volumes += own.values()
+    assert sorted(volumes) == sorted(found["volumes"])
+    assert not set(volumes) & set(lasting.values())
+
+
+def test_a_standby_has_what_the_first_one_has() -> None:
+    services = beside("compose.standby.yaml")["services"]
+    assert services["standby"]["environment"] == services["kuvasz"]["environment"]
+
+
+def test_processes_with_roles_of_their_own_start() -> None:
+    """With the map of the one, and what compose says besides."""
+    clusters = {}
+    for name, service in beside("compose.cluster.yaml")["services"].items():
+        config = load.load(FOLDER / "compose/map.yaml", {**KUVASZ["environment"], **service["environment"]}).config
+        clusters[name] = config.cluster.role, config.cluster.group, config.lake.namespace, config.lake.warehouse
+        assert config.cluster.log_location == "s3://lake/_kuvasz/log"
+    first = "shop", "s3://lake/warehouse"
+    assert clusters == {
+        "kuvasz": ("apply", None, *first), "read-a": ("read", None, *first), "read-b": ("read", None, *first),
+        "blue": ("apply", "blue", "blue", "s3://lake/blue"),
+    }  # fmt: skip
+
+
+def beside(file: str) -> dict[str, Any]:
+    """Return a file that stands beside `compose.yaml`."""
+    text = (FOLDER / file).read_text("utf-8").replace("!override ", "").replace("!reset ", "")
+    found: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return found

@@ -267,6 +267,7 @@ def test_nothing_is_lost_or_doubled_whatever_fails() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_nothing_is_lost_or_doubled_in_thousands_of_orders() -> None:
     run_state_machine_as_test(RolesMachine, settings=settings(max_examples=3000, stateful_step_count=80, **COMMON))
 
