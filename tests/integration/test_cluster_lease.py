@@ -166,6 +166,29 @@ def test_who_slept_through_its_lease_writes_nothing(node: Callable[..., Node]) -
     assert two.store.witness.known("shop.items") == {"eu": 20}
 
 
+@pytest.mark.parametrize("role", list(ClusterRole))
+def test_who_sleeps_within_a_transaction_keeps_its_lease_no_longer(
+    node: Callable[..., Node], role: ClusterRole
+) -> None:
+    """Nor does a machine that dies in one, of whose connection the coordinator hears nothing for hours."""
+    one, everything = node("one", 2.0, role), node("all", 2.0)
+    assert one.take()
+
+    def is_taken() -> bool:
+        with contextlib.suppress(StateError):
+            return everything.take()
+        return False
+
+    def write() -> None:
+        with one.store._database.session("write a note") as session, session.transaction():
+            one.store._lease.prove(session)
+            one.sleep()
+            wait_until(is_taken, "nobody has heard of it for a lease", 20)
+
+    with pytest.raises(StateError, match="cannot write a note"):
+        write()
+
+
 def test_nothing_is_written_without_a_lease(node: Callable[..., Node]) -> None:
     with pytest.raises(StateTaken):
         node("one").store.notes.put({KEY: Note(paused_at=1.0)})
@@ -222,7 +245,7 @@ def test_first_starts_at_once_make_the_tables_once(database: Database) -> None:
     ready, count = threading.Barrier(8), 8
 
     def make() -> None:
-        found = CoordinatorDatabase(lambda: database.url, 10.0)
+        found = CoordinatorDatabase(lambda: database.url, 10.0, 40.0)
         ready.wait()
         with found.session("look") as session:
             assert session.execute("SELECT count(*) FROM kuvasz.lease").fetchone() == (0,)
@@ -237,7 +260,7 @@ def test_first_starts_at_once_make_the_tables_once(database: Database) -> None:
 def test_tables_of_a_newer_kuvasz_are_left_alone(database: Database, node: Callable[..., Node]) -> None:
     node("one")
     database.execute(f"UPDATE kuvasz.version SET version = {VERSION + 1}")
-    found = CoordinatorDatabase(lambda: database.url, 10.0)
+    found = CoordinatorDatabase(lambda: database.url, 10.0, 40.0)
     with (
         pytest.raises(
             ConfigError, match=r"cluster\.coordinator: its tables are of version 3, and this kuvasz knows 2"

@@ -90,11 +90,14 @@ class CoordinatorDatabase:
     Args:
         url: Its url as it is now: a part of it may be rotated.
         answer_s: Seconds that an answer may take.
+        silent_s: Seconds that a transaction may have to wait for what is asked next. Whoever began it may sleep, or
+            its machine be gone, and what it has locked is the lease that others wait for.
     """
 
-    def __init__(self, url: Callable[[], str], answer_s: float) -> None:
+    def __init__(self, url: Callable[[], str], answer_s: float, silent_s: float) -> None:
         self._url = url
         self._answer_s = answer_s
+        self._silent_s = silent_s
         self._lock = threading.Lock()
         self._pool: psycopg_pool.ConnectionPool[Session] | None = None
         self._is_ready = False
@@ -108,7 +111,10 @@ class CoordinatorDatabase:
     def conninfo(self) -> str:
         """Return libpq's connection string (manual, section 34.1.2), the url's own parameters first."""
         answer = max(2, round(self._answer_s))  # libpq takes no less
-        settings = f"-c search_path=pg_catalog -c statement_timeout={int(self._answer_s * 1000)} -c timezone=UTC"
+        settings = (
+            f"-c search_path=pg_catalog -c statement_timeout={int(self._answer_s * 1000)} -c timezone=UTC"
+            f" -c idle_in_transaction_session_timeout={int(self._silent_s * 1000)}"
+        )
         manners = {
             "application_name": "kuvasz coordinator",
             "connect_timeout": str(answer),

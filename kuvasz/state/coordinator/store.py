@@ -66,7 +66,7 @@ class CoordinatorStore(StateStore):
         self._group = group
         self._cluster = cluster = name if group is None else f"{name}{GROUPS}{group}"
         self._folder = folder
-        self._database = CoordinatorDatabase(url, _ANSWER * lease_s)
+        self._database = CoordinatorDatabase(url, _ANSWER * lease_s, lease_s)
         self._lease = ClusterLease(self._database, cluster, functools.partial(_node, folder), lease_s)
         self._nodes = NodeList(self._database, self._lease, socket.gethostname(), os.getpid())
         self._notes = NoteDocuments(self._documents("notes"))
