@@ -68,6 +68,8 @@ CREATE TABLE kuvasz.piece (
 ALTER TABLE kuvasz.piece ALTER data SET STORAGE EXTERNAL; -- in CREATE TABLE from PostgreSQL 16 on
 """
 
+_IS_MADE = "SELECT to_regclass('kuvasz.version') IS NOT NULL"
+
 #: Of a later version, which who knows nothing of it goes on beside.
 _HAS_ROLES = """
 SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.node') AND attname = 'drains' AND NOT attisdropped
@@ -168,13 +170,7 @@ class CoordinatorDatabase:
             psycopg.Error: They cannot be made.
             ConfigError: They are a newer kuvasz's.
         """
-        if _version(session) is None:
-            # Not within the transaction: its catalog caches would still say that there are none.
-            session.execute("SELECT pg_advisory_lock(%s)", (_MAKING,))
-            with session.transaction():
-                if _version(session) is None:
-                    session.execute(_TABLES)
-            session.execute("SELECT pg_advisory_unlock(%s)", (_MAKING,))
+        make_once(session, _IS_MADE, _MAKING, lambda: session.execute(_TABLES))
         self._refuse_newer(_version(session) or VERSION)
         if session.execute(_HAS_ROLES).fetchone() is None:
             session.execute(_ADD_ROLES)
@@ -211,12 +207,36 @@ class CoordinatorDatabase:
             pool.close(timeout=self._answer_s)
 
 
+def make_once(session: Session, is_made: str, key: int, make: Callable[[], object]) -> None:
+    """Make some tables, unless they are there, whose role may then do with less; two may begin for the first time.
+
+    Args:
+        session: In autocommit.
+        is_made: Asks whether they are there.
+        key: A number for these tables alone: of two that would make them one waits for the other.
+        make: Makes them, within a transaction.
+
+    Raises:
+        psycopg.Error: They cannot be made.
+    """
+    if session.execute(is_made).fetchone() == (True,):
+        return
+    # Not within the transaction: its catalog caches would still say that there are none.
+    session.execute("SELECT pg_advisory_lock(%s)", (key,))
+    try:
+        if session.execute(is_made).fetchone() != (True,):
+            with session.transaction():
+                make()
+    finally:
+        session.execute("SELECT pg_advisory_unlock(%s)", (key,))
+
+
 def _version(session: Session) -> int | None:
     """Return the version of the tables; None if there are none."""
-    if session.execute("SELECT to_regclass('kuvasz.version')").fetchone() == (None,):
+    if session.execute(_IS_MADE).fetchone() != (True,):
         return None
     found = session.execute("SELECT max(version) FROM kuvasz.version").fetchone()
     return None if found is None else found[0]
 
 
-__all__ = ["MADE", "VERSION", "CoordinatorDatabase", "Session"]
+__all__ = ["MADE", "VERSION", "CoordinatorDatabase", "Session", "make_once"]

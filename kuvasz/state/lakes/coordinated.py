@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import override
 
 from kuvasz.config.model import GROUPS
+from kuvasz.state.coordinator.database import make_once
 from kuvasz.state.lakes.ports import SEPARATOR, LakeTablePlace, TableOwners, taken
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
     from kuvasz.state.coordinator.lease import ClusterLease
 
-#: Of whom makes the table: two may begin for the first time.
+#: See `make_once`.
 _MAKING: Final = 0x6B757661736E
 
 _TABLE: Final = """
@@ -74,7 +75,7 @@ class CoordinatedTableOwners(TableOwners):
                 return
         given = self._given(table)
         with self._database.session("ask whose a table is") as session:
-            self._make(session)
+            make_once(session, _IS_MADE, _MAKING, lambda: session.execute(_TABLE))
             with session.transaction():
                 session.execute(_TURN, given)
                 self._lease.prove(session)
@@ -110,17 +111,6 @@ class CoordinatedTableOwners(TableOwners):
             "cluster": self._lease.cluster, "name": self._name, "groups": self._groups, "target": table.target,
             "uuid": table.uuid, "place": table.place, "above": list(table.above), "first": inner, "behind": behind,
         }  # fmt: skip
-
-    @staticmethod
-    def _make(session: Session) -> None:
-        """Make the table, unless it is there: whose role may then do with less."""
-        if session.execute(_IS_MADE).fetchone() == (True,):
-            return
-        session.execute("SELECT pg_advisory_lock(%s)", (_MAKING,))
-        try:
-            session.execute(_TABLE)
-        finally:
-            session.execute("SELECT pg_advisory_unlock(%s)", (_MAKING,))
 
 
 __all__ = ["CoordinatedTableOwners"]

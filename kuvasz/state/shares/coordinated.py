@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
+from kuvasz.state.coordinator.database import make_once
 from kuvasz.state.shares.ports import ApplierNode, GroupHolders, HeldGroup, SharedGroups
 
 if TYPE_CHECKING:
     from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
     from kuvasz.state.coordinator.lease import ClusterLease
 
-#: Of whom makes the table: two may begin for the first time.
+#: See `make_once`.
 _MAKING: Final = 0x6B757661736D
 
 _TABLE: Final = """
@@ -96,13 +97,7 @@ class CoordinatedGroups(GroupHolders):
     def open(self) -> None:
         """See `GroupHolders.open`."""
         with self._database.session("make the table of who applies what") as session:
-            if session.execute(_IS_MADE).fetchone() == (True,):  # whose role may then do with less
-                return
-            session.execute("SELECT pg_advisory_lock(%s)", (_MAKING,))
-            try:
-                session.execute(_TABLE)
-            finally:
-                session.execute("SELECT pg_advisory_unlock(%s)", (_MAKING,))
+            make_once(session, _IS_MADE, _MAKING, lambda: session.execute(_TABLE))
 
     @override
     def shared(self) -> SharedGroups:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from typing_extensions import override
 
 from kuvasz.config.model import ClusterRole
+from kuvasz.state.coordinator.database import make_once
 from kuvasz.state.staged import log_groups
 from kuvasz.state.staged.holders import ARE_MADE, COLUMNS, NEXT_PAST, SourceHolders
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder, orders_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from kuvasz.state.coordinator.lease import ClusterLease
     from kuvasz.state.ports import LeaseHolder
 
-#: Of whom makes the tables: one that reads and one that applies may both begin for the first time.
+#: See `make_once`: one that reads and one that applies may both begin for the first time.
 _MAKING: Final = 0x6B757661737C
 
 _TABLES: Final = f"""
@@ -223,22 +224,12 @@ class CoordinatedIndex(LogIndex):
     def open(self) -> LogLease:
         """See `LogIndex.open`: the number of the lease."""
         with self._database.session("make the tables of the log") as session:
-            self._make(session)
+            make_once(session, _IS_MADE, _MAKING, lambda: self._make(session))
             return self._begin(session)
 
     def _make(self, session: Session) -> None:
-        """Make the tables, unless they are there: whose role may then do with less."""
-        if session.execute(_IS_MADE).fetchone() == (True,):
-            return
-        # Not within the transaction: its catalog caches would still say that there are none.
-        session.execute("SELECT pg_advisory_lock(%s)", (_MAKING,))
-        try:
-            if session.execute(_IS_MADE).fetchone() != (True,):
-                with session.transaction():
-                    self._lease.prove(session)
-                    session.execute(_TABLES)
-        finally:
-            session.execute("SELECT pg_advisory_unlock(%s)", (_MAKING,))
+        self._lease.prove(session)
+        session.execute(_TABLES)
 
     def _begin(self, session: Session) -> LogLease:
         with session.transaction():
