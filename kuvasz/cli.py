@@ -189,6 +189,7 @@ class _Run:
         from kuvasz.verbs.replicate import are_seen_off
 
         standby, stop = Standby(loaded, self._member), asyncio.Event()
+        groups: GroupsApplied | None = None
         try:
             _on_end(stop.set)
             async with serve(standby, loaded.config.server):
@@ -207,6 +208,8 @@ class _Run:
                 telling.cancel()
         finally:
             if await asyncio.to_thread(are_seen_off):  # else the lease ends by itself
+                if groups is not None:
+                    await asyncio.to_thread(groups.end)
                 await asyncio.to_thread(self._member.leave)
 
     @staticmethod

@@ -105,8 +105,12 @@ def other_map(shared: SharedGroups, digest: str) -> str | None:
 
 
 def left_by(shared: SharedGroups, digest: str) -> str | None:
-    """Return a process that left without a word, and held something by another map; None: there is none."""
-    return next((one.node for one in shared.held.values() if not one.lives and one.map != digest), None)
+    """Return a process that left without a word, and held something by another map; None: there is none.
+
+    What this process held itself, before it was killed, it takes by the map that it was started with since.
+    """
+    others = (one for one in shared.held.values() if not one.lives and one.node != shared.node)
+    return next((one.node for one in others if one.map != digest), None)
 
 
 def share_of(shared: SharedGroups, units: Mapping[str, str], digest: str) -> GroupShare:
@@ -121,7 +125,7 @@ def share_of(shared: SharedGroups, units: Mapping[str, str], digest: str) -> Gro
     nodes = {name: one.drains for name, one in shared.nodes.items() if one.map == digest or name == node}
     plan = shared_out(nodes, _holders(shared, units, nodes))
     left = {units[group] for group, one in shared.held.items()
-            if group in units and not one.lives and one.map != digest}  # fmt: skip
+            if group in units and not one.lives and one.map != digest and one.node != node}  # fmt: skip
     taken, given = [], []
     for group, unit in units.items():
         one = shared.held.get(group)

@@ -180,6 +180,12 @@ class GroupsApplied(GroupClaims):
             if not is_more:
                 await asyncio.sleep(_LOOK_S)
 
+    def end(self) -> None:
+        """Give back all that it has, of which nothing is under way any more: whichever map comes, goes on; blocks."""
+        with contextlib.suppress(StateError):  # else it is taken as what one had that died
+            self._shared = self._holders.shared()
+            self._holders.release(sorted(self._mine()))
+
     async def _look(self, app: App) -> bool:
         """Do what is to be done by now; return whether there is more to do at once."""
         if app.is_changing:

@@ -113,3 +113,11 @@ def test_what_a_dead_one_held_by_another_map_waits_for_one_with_that() -> None:
     assert left_by(left, "new") == "gone"
     assert share_of(left, units, "old").taken == ["a", "b"]
     assert left_by(left, "old") is None
+
+
+def test_what_a_process_held_itself_before_it_was_killed_it_takes_by_its_map_of_now() -> None:
+    """Else one that is alone would apply nothing until it has its old map back."""
+    units = {"a": "a", "b": "b"}
+    left = shared(("a", "one", False, "old"), one="new")
+    assert share_of(left, units, "new").taken == ["a", "b"]
+    assert left_by(left, "new") is None

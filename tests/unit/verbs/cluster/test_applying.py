@@ -78,6 +78,23 @@ def test_what_one_had_that_is_gone_is_not_waited_for(shares: Shares) -> None:
     assert not shares.mine.elsewhere(["us"], shares.now)
 
 
+def test_what_one_had_that_ended_in_order_is_taken_by_whichever_map(shares: Shares) -> None:
+    shares.mine.end()
+    del shares.holders.nodes["one"]
+    shares.holders.node = "two"
+    other = GroupsApplied(shares.holders)
+    shares.holders.nodes["two"] = ApplierNode(map=map_digest(shares.now))
+    shares.holders.hold({"us": 1}, map_digest(shares.now))
+    other.begin(shares.now)
+    assert other.groups == {"eu", "us"}
+
+
+def test_who_has_lost_its_lease_has_nothing_to_give_back(shares: Shares) -> None:
+    shares.holders.ended.add("one")
+    shares.mine.end()
+    assert shares.holders.shared().held.keys() == {"eu", "us"}
+
+
 def test_what_others_have_seen_of_tables_is_learned_now_and_then(shares: Shares) -> None:
     feeds = MemoryFeeds()
     patterns = PatternTables(feeds, may_keep=True)
