@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -187,6 +188,27 @@ def test_who_sleeps_within_a_transaction_keeps_its_lease_no_longer(
 
     with pytest.raises(StateError, match="cannot write a note"):
         write()
+
+
+def test_a_lease_is_renewed_while_much_is_brought(node: Callable[..., Node]) -> None:
+    """Parked changes of before the cluster: a gigabyte takes longer than a lease."""
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            time.sleep(0.5)
+            return super().read(min(size or -1, 10))
+
+    one = node("one", 2.0)
+    assert one.take()
+    one.store.pieces.bring("items", Slow(bytes(80)))
+    assert not one.lost
+    assert one.store.pieces.size("items") == 80
+    one.sleep()
+    two = node("two", 2.0)
+    wait_until(two.take, "the lease ends by itself")
+    with pytest.raises(StateTaken):
+        one.store.pieces.put("items", 0, bytes(90))
+    assert two.store.pieces.size("items") == 80
 
 
 def test_nothing_is_written_without_a_lease(node: Callable[..., Node]) -> None:

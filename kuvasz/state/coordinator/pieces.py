@@ -64,12 +64,12 @@ class SharedPieces:
     def _put(self, file: str, at: int, pieces: Iterable[bytes]) -> None:
         mine = self._cluster, file
         with self._database.session("keep parked changes") as session, session.transaction():
-            self._lease.prove(session)
             session.execute(_CUT, (*mine, at))
             session.execute(_TRIM, (at, *mine, *mine, at))
             for piece in pieces:
                 session.execute(_ADD, (*mine, at, piece))
                 at += len(piece)
+            self._lease.prove(session)  # behind it: who proves it keeps it from being renewed
 
     def size(self, file: str) -> int:
         """Return a file's bytes; 0 if there is none.
