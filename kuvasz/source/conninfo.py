@@ -59,6 +59,11 @@ MANNERS = {
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "lock_timeout": "30s",
+    # Of a machine that is gone the server hears nothing: it keeps what that had, as a copy's snapshot and the WAL
+    # of its slot, for two hours by default. By a socket of its own machine these say nothing.
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
 }
 
 #: Within a transaction: how long a statement that needs a lock on one table waits for it, when that table alone is
