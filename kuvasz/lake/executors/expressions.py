@@ -134,7 +134,7 @@ class _Projecting:
             filter=target.filter,
             filter_inputs=filter_inputs,
             computed=tuple(self._computed),
-            identity=tuple(n for n, column in enumerate(self._relation.columns) if column.is_key),
+            identity=self._telling(columns, origins),
             is_hidden=bool(target.mask) or not all(target.takes(item.name) for item in self._inputs.values()),
         )
         return Projection(
@@ -201,6 +201,27 @@ class _Projecting:
         self._check_key(wanted, columns, origins)
         return [dataclasses.replace(column, is_key=column.name in wanted) for column in columns]
 
+    def _telling(self, columns: Sequence[Column], origins: Sequence[int]) -> tuple[int, ...]:
+        """Return the source's columns that tell rows apart, where the stream says so of all of them too."""
+        found = tuple(self._identity())
+        if not self._is_said_of_all or self._key is None:
+            return found
+        mine = [origin for column, origin in zip(columns, origins, strict=True) if column.name in self._key]
+        if len(mine) < len(self._key):
+            return found
+        inputs = list(self._inputs.values())
+        numbers = [
+            [origin] if origin >= 0 else [inputs[i].column for i in self._computed[COMPUTED - origin].inputs]
+            for origin in mine
+        ]
+        return tuple(sorted({number for some in numbers for number in some}))
+
+    @property
+    def _is_said_of_all(self) -> bool:
+        """Whether every column is called a key, as with REPLICA IDENTITY FULL."""
+        is_full = self._relation.identity is ReplicaIdentity.FULL
+        return is_full and all(one.is_key for one in self._relation.columns)
+
     def _identity(self) -> list[int]:
         return [number for number, column in enumerate(self._relation.columns) if column.is_key]
 
@@ -257,8 +278,7 @@ class _Projecting:
 
     def _is_key(self, column: Column) -> bool:
         """Whether a column identifies rows; with REPLICA IDENTITY FULL the stream says so of every one."""
-        is_said_of_all = all(one.is_key for one in self._relation.columns)
-        if self._relation.identity is ReplicaIdentity.FULL and is_said_of_all and self._key is not None:
+        if self._is_said_of_all and self._key is not None:
             return column.name in self._key
         return column.is_key
 

@@ -102,6 +102,23 @@ def test_where_every_column_is_called_a_key_that_of_the_lakes_table_counts() -> 
     assert [one[2] for one in shown(found)] == [True, False, False]
 
 
+def test_where_every_column_is_called_a_key_out_of_range_goes_for_those_of_none() -> None:
+    """As in copies, which know the key: what an expression looks at would be refused in the stream alone."""
+    columns = tuple(dataclasses.replace(one, is_key=True) for one in ITEMS.columns)
+    full = dataclasses.replace(ITEMS, identity=ReplicaIdentity.FULL, columns=columns)
+
+    def identity(*key: str, **options: object) -> tuple[int, ...]:
+        found = project(full, lake_key=key, **options).transform
+        assert found is not None
+        return found.identity
+
+    assert identity("id", filter="n > 1") == (0,)
+    assert identity("number", set={"number": "id", "twice": "n * 2"}) == (0,)
+    assert identity("sum", set={"sum": "n + id", "body": "body"}, key=("sum",)) == (0, 1)
+    assert identity(filter="n > 1") == (), "rows without a key are told apart by what the policy makes of them"
+    assert identity("renamed", filter="n > 1") == (0, 1, 2), "which one that is is not known"
+
+
 def test_a_masked_column_is_a_text_and_hides_what_is_read() -> None:
     found = project(mask={"n": "hmac"})
     assert shown(found)[1] == ("n", "text", False)
