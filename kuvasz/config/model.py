@@ -1000,8 +1000,9 @@ class TableConfig(Section):
     `types`."""
 
     on_bad_value: OnBadValue = OnBadValue.STOP
-    """A row with a value that the lake cannot hold: stop stops this source's table; reject writes it down in the
-    table `rejects` (needs `lake.about`), and goes on without that row and its earlier version."""
+    """A row with a value that the lake cannot hold, or for which an expression fails: stop stops this source's table;
+    reject writes it down in the table `rejects` (needs `lake.about`), and goes on without that row and its earlier
+    version."""
 
     types: dict[str, kinds.LakeType] = Field(default_factory=dict)
     """Source columns that have another type in the lake than their own: `column: string` takes PostgreSQL's text of

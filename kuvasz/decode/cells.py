@@ -35,7 +35,7 @@ class Cells:
     data: UInt8s  #: read-only
     start: Int64s  #: offset of the text in `data`; 0 where there is none
     length: Int32s  #: bytes of text, or `NULL` or `UNCHANGED`
-    computed: tuple[pa.Array, ...] = ()  #: columns that expressions gave, one value per row; see `modes.transform`
+    computed: tuple[pa.Array, ...] = ()  #: columns that expressions gave, one value per row; see `modes.row_rules`
     unknown: tuple[npt.NDArray[np.bool_], ...] = ()  #: per computed column: rows where it is what it was before
     whose: Int32s | None = None  #: per row: of which of several sources it is; None: all are of one
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from kuvasz.decode import arrays, numerics, texts, times
@@ -19,7 +20,7 @@ from kuvasz.model import LakeType
 from kuvasz.typemap import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kuvasz.decode.cells import Cells, Strip
     from kuvasz.model import Int32s, ValueType
@@ -52,6 +53,30 @@ def column(
         if rows is None:
             raise
         raise refused.moved_to(int(rows[refused.row])) from None
+
+
+def refusals(read: Callable[[Int32s], object], rows: Int32s) -> Iterator[ValueRefused]:
+    """Yield the refusal of each row that has one, in order.
+
+    What is read at a time is halved at each refusal and doubled where there is none, so that few of many cost about
+    as much as none, and all of them a look each.
+
+    Args:
+        read: Decodes some rows; refuses the first that does not fit.
+        rows: All rows.
+    """
+    at, size = 0, max(len(rows), 1)
+    while at < len(rows):
+        block = rows[at : at + size]
+        try:
+            read(block)
+        except ValueRefused as refused:
+            yield refused
+            at += int(np.flatnonzero(block == refused.row)[0]) + 1
+            size = max(size // 2, 1)
+        else:
+            at += len(block)
+            size *= 2
 
 
 def _decode(strip: Strip, value_type: ValueType, out_of_range: str) -> texts.ArrowArray:
@@ -106,4 +131,4 @@ _BUILDERS: Mapping[LakeType, Callable[[Strip, ValueType, str], texts.ArrowArray]
     LakeType.MAP: _map,
 }
 
-__all__ = ["ValueRefused", "column"]
+__all__ = ["ValueRefused", "column", "refusals"]

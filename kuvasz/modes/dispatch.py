@@ -49,14 +49,20 @@ def apply_changes(
     Raises:
         DecodeError: The bytes are not what the protocol says, or a value does not fit.
     """
-    try:
-        return _with_origins(shape, _apply(shape, shape.split(data, lengths, evaluated), facts), facts)
-    except DecodeError:
-        if not shape.rejects:
-            raise
+    if _is_whole(evaluated):
+        try:
+            return _with_origins(shape, _apply(shape, shape.split(data, lengths, evaluated), facts), facts)
+        except DecodeError:
+            if not shape.rejects:
+                raise
     sifted = rejects.sift(shape, shape.split(data, lengths, evaluated), facts)
     applied = _with_origins(shape, _apply(shape, sifted.changes, sifted.facts), sifted.facts)
     return dataclasses.replace(applied, rejected=sifted.rejected)
+
+
+def _is_whole(evaluated: Evaluated | None) -> bool:
+    """Whether expressions have values for all rows."""
+    return evaluated is None or evaluated.failures is None
 
 
 def _with_origins(shape: Shape, applied: ChunkOutcome, facts: Facts | None) -> ChunkOutcome:
@@ -89,11 +95,12 @@ def read_copy(
     Raises:
         DecodeError: A value does not fit.
     """
-    try:
-        return clone.apply_copy(shape, data, evaluated)
-    except DecodeError:
-        if not shape.rejects:
-            raise
+    if _is_whole(evaluated):
+        try:
+            return clone.apply_copy(shape, data, evaluated)
+        except DecodeError:
+            if not shape.rejects:
+                raise
     cells, kept = clone.split_copied(shape, data, evaluated)
     sifted = rejects.sift_copied(shape, cells, kept, lsn)
     return dataclasses.replace(clone.copied_of(shape, cells, sifted.kept), rejected=sifted.rejected)

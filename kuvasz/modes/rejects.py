@@ -2,9 +2,10 @@
 
 Pure. A chunk is sifted only when it was refused as it is. A row that is taken out is no row of the lake from then
 on, so its key's earlier version goes with it, as where a row leaves the filter: what is left of the change is a
-deletion. What has no key that can be read is left out as a whole, since no table can have it. A row behind it that
-leaves out a large value of it is taken out with it. Of a clone only the newest row of each key is looked at: what it
-replaced nobody sees, and a value that it left out is the one that the lake has from before.
+deletion. A row does not fit either for which an expression fails, or that has a value for one which cannot be read.
+What has no key that can be read is left out as a whole, since no table can have it. A row behind it that leaves out a
+large value of it is taken out with it. Of a clone only the newest row of each key is looked at: what it replaced
+nobody sees, and a value that it left out is the one that the lake has from before.
 
 What is written down of a row is what the lake would show of it: masked as there, without the columns that the map
 leaves out.
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kuvasz.decode import tuples
+from kuvasz.decode import columns, tuples
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, RowChanges
@@ -72,7 +73,7 @@ class Misfit:
 
     column: str
     reason: str
-    index: int = -1  #: of the column's field, -1: it is nobody's alone
+    index: int = -1  #: of the field that shows the value, -1: none does
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +135,15 @@ class _SiftedChunk:
         changes, shape = self._changes, self._shape
         indices = shape.key or (range(len(shape.bindings)) if shape.is_bag else ())
         is_new = np.flatnonzero(changes.tag != DELETE).astype(np.int32)
-        new = _misfits(shape, changes.new, indices, is_new)
+        new = _misfits(shape, changes.new, indices, is_new, is_whole=shape.is_bag)
         message_of = np.full(changes.old.row_count, -1, np.int32)
         has_old = np.flatnonzero(changes.old_row >= 0).astype(np.int32)
         message_of[changes.old_row[has_old]] = has_old
         looked_at = np.flatnonzero(message_of >= 0).astype(np.int32)
         if shape.is_bag and changes.old_outside is not None:
             looked_at = looked_at[~changes.old_outside[looked_at]]
-        old = {int(message_of[row]): one for row, one in _misfits(shape, changes.old, indices, looked_at).items()}
+        unread = _misfits(shape, changes.old, indices, looked_at, is_whole=shape.is_bag)
+        old = {int(message_of[row]): one for row, one in unread.items()}
         if not new and not old:
             return
         tag, old_row, old_tag = changes.tag.copy(), changes.old_row.copy(), changes.old_tag.copy()
@@ -156,7 +158,7 @@ class _SiftedChunk:
                     self._found[row] = new.get(row) or old[row]
             elif (changes.new.length[:, row] == UNCHANGED).any():
                 gone.append(row)
-                self._found[row] = Misfit(column=old[row].column, reason=_LEFT_OUT)
+                self._found[row] = dataclasses.replace(old[row], reason=_LEFT_OUT)
             else:  # its earlier version was never here
                 tag[row], old_row[row], old_tag[row] = INSERT, -1, 0
         self._changes = dataclasses.replace(changes, tag=tag, old_row=old_row, old_tag=old_tag)
@@ -433,46 +435,66 @@ def _number_of(cells: Cells, row: int) -> int:
     return -1 - (int.from_bytes(digest.digest(), "big") >> 1)
 
 
-def _misfits(shape: Shape, cells: Cells, indices: Sequence[int], rows: Int32s) -> dict[int, Misfit]:
-    """Return which of some rows do not fit, each with the first of some fields that says so."""
+def _misfits(
+    shape: Shape, cells: Cells, indices: Sequence[int], rows: Int32s, *, is_whole: bool = True
+) -> dict[int, Misfit]:
+    """Return which of some rows do not fit, each with the first of some fields that says so.
+
+    Args:
+        shape: The shape of the rows.
+        cells: Where they are.
+        indices: The fields.
+        rows: The rows.
+        is_whole: Whether all of a row counts: those as well for which an expression has no value.
+    """
     found: dict[int, Misfit] = {}
     for index in indices:
         left = rows if not found else rows[~np.isin(rows, np.fromiter(found, np.int32, len(found)))]
         found |= dict(_refused(shape, cells, index, left))
+    if is_whole and (failures := _failures(shape, cells)) is not None:
+        failing = rows[failures.is_valid().to_numpy(zero_copy_only=False)[rows]]
+        found = {row: _failed(shape, failures, row) for row in failing.tolist()} | found
     return found
 
 
-def _refused(shape: Shape, cells: Cells, index: int, rows: Int32s) -> Iterator[tuple[int, Misfit]]:
-    """Yield the rows whose value one field refuses.
+def _failures(shape: Shape, cells: Cells) -> pa.Array | None:
+    """Return why expressions have no values for rows (`kuvasz.modes.row_rules.FAILURE`); None: all have."""
+    count = 0 if shape.transform is None else len(shape.transform.computed)
+    return cells.computed[count] if len(cells.computed) > count else None
 
-    What is read at a time is halved at each refusal and doubled where there is none, so that few of many cost about
-    as much as none, and all of them a look each.
-    """
+
+def _failed(shape: Shape, failures: pa.Array, row: int) -> Misfit:
+    """Return why an expression has no value for a row."""
+    assert shape.transform is not None
+    why, transform = failures[row].as_py(), shape.transform
+    if why["input"] >= 0:
+        item = transform.inputs[why["input"]]
+        shown = [index for index, binding in enumerate(shape.bindings) if binding.column == item.column]
+        return Misfit(column=item.name, reason=why["reason"], index=shown[0] if shown else -1)
+    number = why["expression"] - (transform.filter is not None)
+    if number < 0:
+        return Misfit(column="", reason="the filter fails for it")
+    return Misfit(column=transform.computed[number].name, reason="its expression fails")
+
+
+def _refused(shape: Shape, cells: Cells, index: int, rows: Int32s) -> Iterator[tuple[int, Misfit]]:
+    """Yield the rows whose value one field refuses."""
     binding = shape.bindings[index]
     if binding.computed is not None:
         yield from _without_key(shape, cells, index, rows)
     if binding.column < 0:
         return
-    at, size = 0, max(len(rows), 1)
-    while at < len(rows):
-        block = rows[at : at + size]
+
+    def read(some: Int32s) -> None:
         try:
-            shape.read(cells, index, block)
+            shape.read(cells, index, some)
         except RefusedValue as refused:
-            yield refused.row, Misfit(column=binding.name, reason=_reason(refused), index=index)
-            place = int(np.flatnonzero(block == refused.row)[0])
-            at += place + 1
-            size = max(size // 2, 1)
-        else:
-            at += len(block)
-            size *= 2
+            if not isinstance(refused.__cause__, ValueRefused):
+                raise InternalError("a value was refused for no reason") from refused
+            raise refused.__cause__ from None
 
-
-def _reason(refused: RefusedValue) -> str:
-    cause = refused.__cause__
-    if not isinstance(cause, ValueRefused):
-        raise InternalError("a value was refused for no reason")
-    return cause.reason
+    for refused in columns.refusals(read, rows):
+        yield refused.row, Misfit(column=binding.name, reason=refused.reason, index=index)
 
 
 def _without_key(shape: Shape, cells: Cells, index: int, rows: Int32s) -> Iterator[tuple[int, Misfit]]:
@@ -480,9 +502,13 @@ def _without_key(shape: Shape, cells: Cells, index: int, rows: Int32s) -> Iterat
     binding = shape.bindings[index]
     assert binding.computed is not None
     if index in shape.key:
+        failures = _failures(shape, cells)
         is_null = cells.computed[binding.computed].is_null().to_numpy(zero_copy_only=False)[rows]
         for row in rows[is_null].tolist():
-            yield row, Misfit(column=binding.name, reason="is NULL, and is part of the key", index=index)
+            if failures is not None and failures[row].is_valid:
+                yield row, _failed(shape, failures, row)
+            else:
+                yield row, Misfit(column=binding.name, reason="is NULL, and is part of the key", index=index)
 
 
 def _note(shape: Shape, cells: Cells, row: int, misfit: Misfit) -> dict[str, object]:
@@ -500,7 +526,7 @@ def _note(shape: Shape, cells: Cells, row: int, misfit: Misfit) -> dict[str, obj
         "key": json.dumps(key, ensure_ascii=False) if key else None,
         "column_name": misfit.column or None,
         "reason": misfit.reason,
-        "raw": shown.get(misfit.column),
+        "raw": None if misfit.index < 0 else _shown(shape, cells, misfit.index, row),
         "raw_row": json.dumps(shown, ensure_ascii=False),
     }
 

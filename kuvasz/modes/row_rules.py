@@ -4,6 +4,10 @@ Spark SQL evaluates expressions in its JVM, so a chunk is decoded twice: first o
 at (`inputs`), then, with Spark's answers at hand (`Evaluated`), the rows themselves. `attach` joins the two: the
 cells carry the computed values from then on, and rows outside the filter have become deletions. Every table type then
 works on them as on any other rows.
+
+Where rows that do not fit are rejected, Spark's answers say of each row whether an expression failed for it
+(`judged`), and the cells carry that behind the computed values, for `kuvasz.modes.rejects`. Of a row for which the
+filter fails nobody knows whether it is in, so it goes on as if it were, to be taken out there.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import dataclasses
 import hashlib
 import hmac
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +91,64 @@ class Evaluated:
 
     keep: np.ndarray  #: booleans: the row passes the filter
     computed: tuple[pa.Array, ...]
+    undecided: np.ndarray | None = None  #: booleans: whether it passes is not known; None: of all it is
+    failures: pa.Array | None = None  #: per row as `FAILURE` says, NULL where it has its values; None: all have them
+
+    @property
+    def columns(self) -> tuple[pa.Array, ...]:
+        """What cells carry: the computed columns, and why rows lack values if some do."""
+        return self.computed if self.failures is None else (*self.computed, self.failures)
+
+    @property
+    def passing(self) -> np.ndarray:
+        """The rows that pass the filter, or of which nobody knows."""
+        return self.keep if self.undecided is None else self.keep | self.undecided
+
+
+#: Why a row has no values: the number of the first expression that has none, the input that does not fit its type, or
+#: -1 where the expression itself fails, and what is wrong with the input.
+FAILURE: Final = pa.struct([("expression", pa.int32()), ("input", pa.int32()), ("reason", pa.string())])
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedInput:
+    """A value that expressions look at, and that does not fit its type."""
+
+    row: int
+    input: int  #: index into `Transform.inputs`
+    reason: str
+
+
+def judged(transform: Transform, answers: Sequence[pa.Array], unreadable: Sequence[RefusedInput]) -> Evaluated:
+    """Return what Spark's answers come to where an expression may fail for some rows.
+
+    Args:
+        transform: The transform of the relation.
+        answers: Whether rows pass the filter, and the computed columns, each within a struct that is NULL where its
+            expression failed.
+        unreadable: What these rows have of inputs that do not fit.
+    """
+    fails = [answer.is_null().to_numpy(zero_copy_only=False) for answer in answers]
+    passes, *computed = [pc.struct_field(answer, [0]) for answer in answers]
+    keep = pc.fill_null(passes, fill_value=False).to_numpy(zero_copy_only=False)
+    if not unreadable and not any(some.any() for some in fails):
+        return Evaluated(keep=keep, computed=tuple(computed))
+    fails = fails if transform.filter is not None else fails[1:]
+    why, which = np.full(len(keep), -1, np.int32), np.full(len(keep), -1, np.int32)
+    for number in reversed(range(len(fails))):
+        why[fails[number]] = number
+    undecided = fails[0].copy() if transform.filter is not None else np.zeros(len(keep), np.bool_)
+    reasons: dict[int, str] = {}
+    for one in unreadable:
+        users = [number for number, inputs in enumerate(transform.expressions) if one.input in inputs]
+        undecided[one.row] |= transform.filter is not None and users[0] == 0
+        if why[one.row] < 0 or users[0] < why[one.row]:
+            why[one.row], which[one.row], reasons[one.row] = users[0], one.input, one.reason
+    why[~keep & ~undecided] = -1  # it is no row of the lake, whatever else is wrong with it
+    texts = pa.array([reasons.get(row) if which[row] >= 0 else None for row in range(len(keep))], pa.string())
+    arrays = [pa.array(why), pa.array(which), texts]
+    failures = pa.StructArray.from_arrays(arrays, fields=list(FAILURE), mask=pa.array(why < 0))
+    return Evaluated(keep=keep, computed=tuple(computed), undecided=undecided, failures=failures)
 
 
 def readable(value_type: ValueType) -> ValueType:
@@ -166,6 +229,34 @@ def inputs_of(
     return pa.table(arrays, names=names) if arrays else pa.table({"none": pa.nulls(count, pa.bool_())})
 
 
+def without_unreadable(
+    transform: Transform, cells: Cells, rows: Int32s | None = None, *, out_of_range: str = "error"
+) -> tuple[Cells, list[RefusedInput]]:
+    """Return tuples without the values that expressions look at and that do not fit, and what these are.
+
+    Args:
+        transform: The transform of the relation.
+        cells: Tuples.
+        rows: As for `inputs_of`; what is said counts rows among them.
+        out_of_range: As for `inputs_of`.
+    """
+    looked_at = np.arange(cells.row_count, dtype=np.int32) if rows is None else rows
+    place = np.zeros(cells.row_count, np.int64)
+    place[looked_at] = np.arange(len(looked_at))
+    present, length = _present(cells), cells.length.copy()
+    found = []
+    for number, item in enumerate(transform.inputs):
+        policy = "error" if item.column in transform.identity else out_of_range
+
+        def read(some: Int32s, item: Input = item, policy: str = policy) -> object:
+            return columns.column(present, item.column, item.type, some, out_of_range=policy)
+
+        for refused in columns.refusals(read, looked_at):
+            length[item.column, refused.row] = UNCHANGED  # as what is not at hand, no expression meets it
+            found.append(RefusedInput(row=int(place[refused.row]), input=number, reason=refused.reason))
+    return dataclasses.replace(cells, length=length), found
+
+
 def _is_absent(transform: Transform, item: Input, cells: Cells, is_key_only: np.ndarray | None) -> np.ndarray:
     absent = cells.length[item.column] == UNCHANGED
     if is_key_only is None or item.column in transform.identity:
@@ -204,14 +295,15 @@ def attach(transform: Transform, changes: RowChanges, evaluated: Evaluated) -> R
     take_new = pa.array(np.maximum(place, 0), mask=place < 0)
     take_old = pa.array(np.arange(len(rows), len(rows) + changes.old.row_count))
     missing = _missing(transform, changes.new)
+    columns_of = evaluated.columns
     new = dataclasses.replace(
         changes.new,
-        computed=tuple(column.take(take_new) for column in evaluated.computed),
+        computed=tuple(column.take(take_new) for column in columns_of),
         unknown=tuple(_unknown(transform, item, missing, count) for item in transform.computed),
     )
     old = dataclasses.replace(
         changes.old,
-        computed=tuple(column.take(take_old) for column in evaluated.computed),
+        computed=tuple(column.take(take_old) for column in columns_of),
         unknown=tuple(np.zeros(changes.old.row_count, np.bool_) for _ in transform.computed),
     )
     changes = dataclasses.replace(changes, new=new, old=old)
@@ -219,7 +311,7 @@ def attach(transform: Transform, changes: RowChanges, evaluated: Evaluated) -> R
         return changes
     _refuse(transform, "the filter", _any(missing, transform.filter_inputs, count))
     keep = np.ones(count, np.bool_)
-    keep[rows] = evaluated.keep[: len(rows)]
+    keep[rows] = evaluated.passing[: len(rows)]
     keep_old = evaluated.keep[len(rows) :]
     return _filtered(transform, changes, keep, keep_old)
 
@@ -304,10 +396,10 @@ def attach_copied(transform: Transform, cells: Cells, evaluated: Evaluated) -> t
     """Return copied rows with their computed values, and which of them pass the filter; None: all."""
     cells = dataclasses.replace(
         cells,
-        computed=evaluated.computed,
+        computed=evaluated.columns,
         unknown=tuple(np.zeros(cells.row_count, np.bool_) for _ in transform.computed),
     )
-    return cells, None if transform.filter is None else np.flatnonzero(evaluated.keep).astype(np.int32)
+    return cells, None if transform.filter is None else np.flatnonzero(evaluated.passing).astype(np.int32)
 
 
 def mask(array: pa.Array, method: str, secret: bytes) -> pa.Array:
@@ -344,5 +436,23 @@ def pseudonym(text: str, key: bytes) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
-__all__ = ["Computed", "Evaluated", "Input", "Transform", "attach", "attach_copied", "inputs_of", "key_of",
-           "key_only", "mask", "pseudonym", "readable", "resolve", "valid_rows"]  # fmt: skip
+__all__ = [
+    "FAILURE",
+    "Computed",
+    "Evaluated",
+    "Input",
+    "RefusedInput",
+    "Transform",
+    "attach",
+    "attach_copied",
+    "inputs_of",
+    "judged",
+    "key_of",
+    "key_only",
+    "mask",
+    "pseudonym",
+    "readable",
+    "resolve",
+    "valid_rows",
+    "without_unreadable",
+]  # fmt: skip

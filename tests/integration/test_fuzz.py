@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import logging
 import os
 import random
@@ -35,7 +36,7 @@ from tests.support import model, oracle
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.observer import Observer
 from tests.support.postgres import Database, create_database, drop_database
-from tests.support.programs import MISFIT, PARENT, TABLE, Plan, Target, Writer, identify, plan
+from tests.support.programs import FAILS_IN, MISFIT, PARENT, TABLE, Plan, Target, Writer, identify, plan
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -325,7 +326,7 @@ class Example:
             found = {reader: self._living(one) for reader, one in found.items()}
         for reader, one in found.items():
             # Of a clone the columns of now, else all that rows were seen with.
-            known = {*live, "twice"} if target.type == "clone" or is_open else {*seen, "twice"}
+            known = {"twice", "failing", *(live if target.type == "clone" or is_open else seen)}
             here = [column for column in one.columns if column in _FACTS or identify(column) in known]
             if "set" not in target.options:
                 # What was added behind the last row is not known before the next one.
@@ -375,8 +376,7 @@ class Example:
         found = oracle.source_rows(self.database.url, TABLE)
         names = [identify(column) for column in found.columns]
         rows = [dict(zip(names, row, strict=True)) for row in found.rows.elements()]
-        if target.rejects and self.mended_at is None:
-            rows = [row for row in rows if fits(row)]
+        rows = [row for row in rows if self._may_be_in(target, row, is_mended=self.mended_at is not None)]
         return self._mapped(target, [row for row in rows if target.has(row["n"])])
 
     def _model(self, target: Target) -> list[dict]:
@@ -386,12 +386,16 @@ class Example:
         if target.is_sifted:
             after = model.filtered(after, lambda row: target.has(row["n"]), is_full=is_full)
         if target.rejects:
-            copied = [row for row in copied if fits(row)]
+            copied = [row for row in copied if self._may_be_in(target, row, is_mended=False)]
             end = FOREVER if self.mended_at is None else self.mended_at
-            is_changelog = target.type == "changelog"
-            rejected = [one for one in after if one.lsn < end]
+            count = sum(one.lsn < end for one in after)
             after = [
-                *model.rejecting(rejected, fits, is_changelog=is_changelog, is_full=is_full), *after[len(rejected) :]
+                one
+                for some, is_mended in ((after[:count], False), (after[count:], True))
+                for one in model.rejecting(
+                    some, functools.partial(self._may_be_in, target, is_mended=is_mended),
+                    is_changelog=target.type == "changelog", is_full=is_full,
+                )
             ]  # fmt: skip
         if target.type == "append":
             rows = model.append(copied, after)
@@ -403,11 +407,17 @@ class Example:
             )
         return self._mapped(target, rows)
 
+    def _may_be_in(self, target: Target, row: Mapping[str, Any], *, is_mended: bool) -> bool:
+        """Whether a row fits a target."""
+        fails = "failing" in target.options.get("set", ()) and getattr(row.get(MISFIT), "year", 0) == FAILS_IN
+        return not target.rejects or (not fails and (is_mended or fits(row)))
+
     def _mapped(self, target: Target, rows: Iterable[Mapping[str, Any]]) -> list[dict]:
         made = [dict(row) | ({"sid": self.plan.sid} if self.plan.sid else {}) for row in rows]
         for row in made:
             if not fits(row):
                 row[MISFIT] = None
+            row["failing"] = None if row.get(MISFIT) is None else 0
             row["twice"] = None if row.get("n") is None else row["n"] * 2
             if "mask" in target.options and row.get("k0") is not None:
                 row["k0"] = pseudonym(row["k0"], SECRET.encode())

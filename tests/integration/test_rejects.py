@@ -95,3 +95,140 @@ def test_what_does_not_fit_is_written_down_and_all_else_goes_on(database: Databa
             assert (report.left, report.error) == (0, "")
     assert sorted((row[0], row[1] is None) for row in pipeline.rows("items")) == [(1, True), (2, False)]
     assert ids(pipeline, "bag") == [1, 2, 3]
+
+
+#: What is wrong with a row: its expression fails, the filter fails, or gets a value that cannot be read.
+BAD_ROWS = "VALUES ({0}, 0, 'today'), ({0} + 1, -1, 'today'), ({0} + 2, 1, 'infinity')"
+
+COMPUTED: dict[str, Any] = {
+    "set": {"id": "id", "share": "CAST(100 / n AS int)", "n": "n"},
+    "filter": "CAST(7 / (n + 1) AS int) <> 3 AND year(day) > 2000",
+}
+#: The same in PostgreSQL's SQL, without what fails.
+SEEN = (
+    "SELECT id, 100 / nullif(n, 0), n FROM {} WHERE n <> 0 AND day < 'infinity' AND 7 / nullif(n + 1, 0) <> 3"
+    " AND day > '2000-12-31'"
+)
+
+MENDED: dict[str, Any] = {
+    "set": COMPUTED["set"] | {"share": "CAST(try_divide(100, n) AS int)"},
+    "filter": "day IS NULL OR year(day) > 2000", "out_of_range": "null",
+}  # fmt: skip
+SEEN_THEN = "SELECT id, 100 / nullif(n, 0), n FROM {} WHERE day > '2000-12-31'"
+
+
+def seen(database: Database, query: str, table: str) -> list[str]:
+    with database.connect() as session:
+        return sorted(str(row) for row in session.execute(query.format(table)).fetchall())
+
+
+def held(pipeline: Pipeline, table: str) -> list[str]:
+    return sorted(str(tuple(row[:3])) for row in pipeline.rows(table))
+
+
+def test_a_row_for_which_an_expression_fails_is_written_down_and_all_others_go_on(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    for name in TYPES:
+        key = "" if name == "bag" else "PRIMARY KEY"
+        database.execute(f"CREATE TABLE {name} (id int {key}, n int, day date)")
+        database.execute(f"INSERT INTO {name} SELECT i, i % 4 + 1, '2024-02-29' FROM generate_series(1, 20) i")
+        database.execute(f"INSERT INTO {name} {BAD_ROWS.format(21)}")
+        database.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
+    types = {name: {key: text for key, text in one.items() if key == "type"} for name, one in TYPES.items()}
+    tables = {name: one | COMPUTED | {"on_bad_value": "reject"} for name, one in types.items()}
+    config = lake_folder.config(group({"eu": database}, tables), lake={"about": "_kuvasz"})
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for name in ("items", "bag", "added"):
+            assert held(pipeline, name) == seen(database, SEEN, name), name
+        for name in TYPES:
+            database.execute(f"INSERT INTO {name} {BAD_ROWS.format(31)}")
+            database.execute(f"INSERT INTO {name} VALUES (41, 5, 'today'), (42, 0, '1999-12-31')")
+            database.execute(f"UPDATE {name} SET n = 0 WHERE id IN (2, 3)")
+            database.execute(f"UPDATE {name} SET n = -1 WHERE id IN (6, 7)")
+            database.execute(f"UPDATE {name} SET day = 'infinity' WHERE id = 10")
+            database.execute(f"UPDATE {name} SET n = 3, day = 'today' WHERE id IN (21, 22, 23)")
+        pipeline.wait_applied(database)
+        for name in ("items", "bag"):
+            assert held(pipeline, name) == seen(database, SEEN, name), name
+        for name in TYPES:
+            database.execute(f"DELETE FROM {name} WHERE id IN (2, 31, 22)")
+            database.execute(f"UPDATE {name} SET n = 4 WHERE id = 3")
+        pipeline.wait_applied(database)
+        assert set(pipeline.states().values()) == {State.STREAMING}
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for name in TYPES:
+            database.execute(f"UPDATE {name} SET n = 0 WHERE id = 41")
+        pipeline.wait_applied(database)
+        for name in ("items", "bag"):
+            assert held(pipeline, name) == seen(database, SEEN, name), name
+    why = {
+        (row["operation"], json.loads(row["key"])["id"], row["column_name"], row["reason"], row["raw"])
+        for row in rejects(lake_folder)
+        if row["target"] == "shop.items"
+    }
+    fails = "its expression fails"
+    assert {one for one in why if one[0] == "R"} == {
+        ("R", "21", "share", fails, None), ("R", "22", None, "the filter fails for it", None),
+        ("R", "23", "day", "is outside the years 0001 to 9999", None),
+    }  # fmt: skip
+    assert ("U", "41", "share", fails, None) in why
+    assert not {one for one in why if one[1] == "42"}, "it is outside the filter, whatever else is wrong with it"
+    reports = {report.target: report for report in verify.reports(config, session=lake_folder.session)}
+    # As above: nothing says of a changelog's key that its change was rejected.
+    assert {target for target, one in reports.items() if one.error or one.differences} <= {"shop.changes"}, reports
+    assert {one.rejected for one in reports.values()} == {6}, reports
+    tables = {name: one | MENDED | {"on_bad_value": "reject"} for name, one in types.items()}
+    config = lake_folder.config(group({"eu": database}, tables), lake={"about": "_kuvasz"})
+    with Pipeline(config, lake_folder) as pipeline:
+        for name, verb in (("versions", "resync"), ("added", "retry"), ("changes", "retry")):  # clones need no word
+            pipeline.wait_state("shop_eu", f"shop.{name}", State.ERROR)
+            pipeline.tell(verb, f"shop.{name}", "shop_eu")
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET n = 2 WHERE id = 32")
+        database.execute("DELETE FROM items WHERE id = 33")
+        pipeline.wait_applied(database)
+        for target in ("shop.items", "shop.bag", "shop.versions"):
+            (report,) = verify.reports(
+                config, table=target, sid="shop_eu", is_fixing=True, session=lake_folder.session
+            )
+            assert (report.left, report.error, report.rejected) == (0, "", 0)
+        for name in ("items", "bag"):
+            assert held(pipeline, name) == seen(database, SEEN_THEN, name), name
+
+
+def test_a_row_that_belongs_to_no_target_as_far_as_anybody_knows_is_rejected_by_each(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute("CREATE TABLE events (id int PRIMARY KEY, code text)")
+    database.execute("INSERT INTO events VALUES (1, '1'), (2, '2'), (3, '3'), (4, 'x'), (5, '1')")
+    route = {"by": "CAST(code AS int)", "to": "events_{value}", "allow": [1, 2], "rest": "events_other"}
+    tables = {"events": {"route": route, "on_bad_value": "reject"}}
+    config = lake_folder.config(group({"eu": database}, tables), lake={"about": "_kuvasz"})
+    targets = ("events_1", "events_2", "events_other")
+
+    def found() -> list[list[int]]:
+        return [ids(pipeline, target) for target in targets]
+
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert found() == [[1, 5], [2], [3]]
+        database.execute("INSERT INTO events VALUES (6, 'y'), (7, NULL), (8, '2')")
+        database.execute("UPDATE events SET code = 'z' WHERE id IN (2, 5)")
+        database.execute("UPDATE events SET code = '2' WHERE id = 4")
+        pipeline.wait_applied(database)
+        assert found() == [[1], [4, 8], [3, 7]]
+        database.execute("UPDATE events SET code = '3' WHERE id IN (5, 6)")
+        database.execute("DELETE FROM events WHERE id = 2")
+        pipeline.wait_applied(database)
+        assert found() == [[1], [4, 8], [3, 5, 6, 7]]
+        assert set(pipeline.states().values()) == {State.STREAMING}
+    told = collections.Counter(
+        (row["target"], row["operation"], json.loads(row["key"])["id"], row["reason"]) for row in rejects(lake_folder)
+    )
+    whats = [("R", "4"), ("I", "6"), ("U", "2"), ("U", "5")]
+    assert told == dict.fromkeys(
+        ((f"shop.{target}", *what, "the filter fails for it") for target in targets for what in whats), 1
+    )

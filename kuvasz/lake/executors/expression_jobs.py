@@ -4,6 +4,9 @@
 
 No shuffle, so each partition keeps its rows and their order. Rows of the data frame with something in `_CONTROL` are
 no rows of the table: each begins a chunk and carries, pickled, what the second half must know of it.
+
+Where rows that do not fit are rejected, each answer is a struct that Spark makes within `TryEval`: of a row for which
+the expression fails that is NULL, and the job goes on. Else an expression that fails ends its job.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions
 from pyspark.sql import types as spark_types
+from pyspark.sql.classic.column import Column
 
 from kuvasz import typemap
 from kuvasz.decode import copytext, tuples
@@ -27,13 +32,25 @@ from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyD
 from kuvasz.lake.files.data_file import remove
 from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format import naming
-from kuvasz.model import UInt8s, UInt32s
-from kuvasz.modes.row_rules import Evaluated, Transform, inputs_of, key_only, resolve, valid_rows
+from kuvasz.model import Int32s, UInt8s, UInt32s
+from kuvasz.modes.row_rules import (
+    Evaluated,
+    RefusedInput,
+    Transform,
+    inputs_of,
+    judged,
+    key_only,
+    resolve,
+    valid_rows,
+    without_unreadable,
+)
 from kuvasz.modes.shape import Shape
 from kuvasz.ports import CopyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kuvasz.decode.cells import Cells
 
 #: COPY text and what Spark made of its rows.
 Chunks: TypeAlias = Iterator[tuple[bytes | bytearray | memoryview, Evaluated | None]]
@@ -66,10 +83,9 @@ def _apply_group(
 ) -> list[tuple[int, ChunkDone]]:
     """Run chunks together; where an expression fails, which ends the job, in halves, until it is known for whom."""
     ordered = tuple(task for _, task in mine)
-    transform = job.shapes[ordered[0].shape].transform
-    assert transform is not None
     try:
-        rows = _run(session, transform, len(mine), _ReadChunks(job, ordered), _WriteChunks(job, ordered))
+        shape = job.shapes[ordered[0].shape]
+        rows = _run(session, shape, len(mine), _ReadChunks(job, ordered), _WriteChunks(job, ordered))
     except DecodeError as error:
         remove(file_io(job.properties, ordered[0].path), [task.path for task in ordered])
         sources = sorted({job.shapes[task.shape].source for task in ordered})
@@ -97,7 +113,8 @@ def groups(job: ApplyChunks, tasks: Iterable[tuple[int, ChunkTask]]) -> list[lis
         shape = job.shapes[task.shape]
         assert shape.transform is not None
         seen = tuple((item.name, item.type) for item in shape.transform.inputs)
-        found.setdefault((shape.family or shape.seed, seen, *_selected(shape.transform)), []).append((key, task))
+        alike = (shape.family or shape.seed, shape.rejects, seen, *_selected(shape.transform))
+        found.setdefault(alike, []).append((key, task))
     return list(found.values())
 
 
@@ -131,8 +148,8 @@ def read_range(
         DecodeError: An expression fails.
         JobFailed: Spark could not run it.
     """
-    assert shape.transform is not None
-    ((_, done),) = _run(session, shape.transform, 1, _ReadRange(shape, request, chunk_bytes), _WriteRange(consume))
+    read, write = _ReadRange(shape, request, chunk_bytes), _WriteRange(shape, consume)
+    ((_, done),) = _run(session, shape, 1, read, write)
     return done
 
 
@@ -145,8 +162,8 @@ def read_changes(
         DecodeError: A value does not fit, or an expression fails.
         JobFailed: Spark could not run it.
     """
-    assert shape.transform is not None
-    ((_, done),) = _run(session, shape.transform, 1, _ReadMessages(shape, data, lengths), _WriteMessages(consume))
+    read, write = _ReadMessages(shape, data, lengths), _WriteMessages(shape, consume)
+    ((_, done),) = _run(session, shape, 1, read, write)
     if isinstance(done, KuvaszError):
         raise done
     return done
@@ -161,11 +178,13 @@ def _failed(transform: Transform, said: str, condition: str) -> DecodeError:
 
 def _run(
     session: SparkSession,
-    transform: Transform,
+    shape: Shape,
     partitions: int,
     read: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     write: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
 ) -> list[tuple[int, Any]]:
+    transform = shape.transform
+    assert transform is not None
     fields = [spark_types.StructField(_CONTROL, spark_types.BinaryType())]
     fields += [spark_types.StructField(item.name, spark_type(item.type)) for item in transform.inputs]
     fields += [spark_types.StructField(name, spark_types.BooleanType()) for name in _wholes(transform)]
@@ -175,7 +194,7 @@ def _run(
     )  # fmt: skip
     try:
         frame = session.range(0, partitions, 1, partitions).mapInArrow(read, spark_types.StructType(fields))
-        frame = frame.selectExpr(*_selected(transform)).mapInArrow(write, result)
+        frame = frame.select(_CONTROL, *_answers(session, shape)).mapInArrow(write, result)
         return [(int(row[0]), pickle.loads(row[1])) for row in frame.collect()]  # noqa: S301 (our own executors)
     except PySparkException as error:
         state = error.getSqlState() or ""
@@ -187,17 +206,34 @@ def _run(
         raise JobFailed(f"a spark job failed: {str(error)[:300]}", hint="it is tried again") from error
 
 
-def _selected(transform: Transform) -> Iterator[str]:
+def _answers(session: SparkSession, shape: Shape) -> list[Any]:
+    """Return the columns of Spark's answers."""
+    assert shape.transform is not None
+    if not shape.rejects:
+        return [functions.expr(text).alias(name) for text, name in _selected(shape.transform)]
+    own: Any = session
+    parser, sql = own._jsparkSession.sessionState().sqlParser(), own._jvm.org.apache.spark.sql
+    return [
+        Column(
+            sql.classic.ExpressionUtils.column(
+                sql.catalyst.expressions.TryEval(parser.parseExpression(f"named_struct('v', {text})"))
+            )
+        ).alias(name)
+        for text, name in _selected(shape.transform)
+    ]
+
+
+def _selected(transform: Transform) -> Iterator[tuple[str, str]]:
+    """Yield each answer's expression and name."""
     # Control rows have no values, and old tuples often nothing but the key: an expression that cannot bear the NULLs
-    # in place of what is not there must not see them.
-    yield _CONTROL
+    # in place of what is not there must not see them. Within a CASE none is evaluated ahead as part of several.
     wholes = _wholes(transform)
     if transform.filter is None:
-        yield f"{_CONTROL} IS NULL AS {_KEEP}"
+        yield f"{_CONTROL} IS NULL", _KEEP
     else:
-        yield f"CASE WHEN {wholes.pop(0)} THEN coalesce(({transform.filter}), false) ELSE false END AS {_KEEP}"
+        yield f"CASE WHEN {wholes.pop(0)} THEN coalesce(({transform.filter}), false) ELSE false END", _KEEP
     for number, (item, whole) in enumerate(zip(transform.computed, wholes, strict=True)):
-        yield f"CASE WHEN {whole} THEN ({item.text}) END AS c{number}"
+        yield f"CASE WHEN {whole} THEN ({item.text}) END", f"c{number}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,7 +255,7 @@ class _ReadChunks:
             try:
                 lengths = np.frombuffer(task.lengths.read(self.job.properties), np.uint32)
                 data = np.frombuffer(task.data.read(self.job.properties), np.uint8)
-                inputs = _inputs(shape, data, lengths)
+                inputs, unreadable = _inputs(shape, data, lengths)
             except KuvaszError as error:
                 yield _control(transform, {"place": place, "error": error})
                 continue
@@ -227,20 +263,36 @@ class _ReadChunks:
                 failed = LakeError(f"cannot read spooled changes: {error}", hint="it is tried again")
                 yield _control(transform, {"place": place, "error": failed})
                 continue
-            yield _control(transform, {"place": place})
+            yield _control(transform, {"place": place, "unreadable": unreadable})
             yield from _batches(transform, inputs)
 
 
-def _inputs(shape: Shape, data: UInt8s, lengths: UInt32s) -> pa.Table:
-    """Return what expressions look at: the rows that row messages bring, then all old ones."""
+def _inputs(shape: Shape, data: UInt8s, lengths: UInt32s) -> tuple[pa.Table, list[RefusedInput]]:
+    """Return what expressions look at, of new rows and then of all old ones, and what of it cannot be read."""
     transform = shape.transform
     assert transform is not None
     changes = tuples.split_changes(data, lengths, shape.column_count)
     resolve(transform, changes)
-    policy = shape.out_of_range
-    new = inputs_of(transform, changes.new, valid_rows(changes), out_of_range=policy)
-    old = inputs_of(transform, changes.old, is_key_only=key_only(changes), out_of_range=policy)
-    return pa.concat_tables([new, old])
+    rows = valid_rows(changes)
+    new, unreadable = _inputs_of(shape, changes.new, rows)
+    old, more = _inputs_of(shape, changes.old, is_key_only=key_only(changes))
+    more = [dataclasses.replace(one, row=len(rows) + one.row) for one in more]
+    return pa.concat_tables([new, old]), unreadable + more
+
+
+def _inputs_of(
+    shape: Shape, cells: Cells, rows: Int32s | None = None, is_key_only: np.ndarray | None = None
+) -> tuple[pa.Table, list[RefusedInput]]:
+    """Return what expressions look at, and what of it cannot be read where the shape rejects it."""
+    transform, policy = shape.transform, shape.out_of_range
+    assert transform is not None
+    try:
+        return inputs_of(transform, cells, rows, is_key_only=is_key_only, out_of_range=policy), []
+    except DecodeError:
+        if not shape.rejects:
+            raise
+    cells, unreadable = without_unreadable(transform, cells, rows, out_of_range=policy)
+    return inputs_of(transform, cells, rows, is_key_only=is_key_only, out_of_range=policy), unreadable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -252,11 +304,13 @@ class _WriteChunks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slim_worker()
-        for control, evaluated in _chunks(batches):
+        for control, answers in _chunks(batches):
             place = control["place"]
-            error = control.get("error")
-            done = ChunkDone(error=error) if error is not None else self.job.apply(self.tasks[place], evaluated)
-            yield _result(place, done)
+            if (error := control.get("error")) is not None:
+                yield _result(place, ChunkDone(error=error))
+                continue
+            evaluated = _evaluated(self.job.shapes[self.tasks[place].shape], control, answers)
+            yield _result(place, self.job.apply(self.tasks[place], evaluated))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -275,8 +329,8 @@ class _ReadRange:
             try:
                 for data in self.request.read(self.chunk_bytes):
                     cells = copytext.split_copy(data, self.shape.column_count)
-                    inputs = inputs_of(transform, cells, out_of_range=self.shape.out_of_range)
-                    yield _control(transform, {"data": bytes(data)})
+                    inputs, unreadable = _inputs_of(self.shape, cells)
+                    yield _control(transform, {"data": bytes(data), "unreadable": unreadable})
                     yield from _batches(transform, inputs)
             except KuvaszError as error:
                 yield _control(transform, {"error": error})
@@ -286,11 +340,12 @@ class _ReadRange:
 class _WriteRange:
     """Answers of expressions -> what the one who asked makes of them."""
 
+    shape: Shape
     consume: Callable[[Chunks], Any]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slim_worker()
-        yield _result(0, self.consume(_copied(_chunks(batches))))
+        yield _result(0, self.consume(_copied(self.shape, _chunks(batches))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -307,11 +362,11 @@ class _ReadMessages:
         assert transform is not None
         for _ in _places(batches):
             try:
-                inputs = _inputs(self.shape, np.frombuffer(self.data, np.uint8), self.lengths)
+                inputs, unreadable = _inputs(self.shape, np.frombuffer(self.data, np.uint8), self.lengths)
             except KuvaszError as error:
                 yield _control(transform, {"error": error})
                 continue
-            yield _control(transform, {})
+            yield _control(transform, {"unreadable": unreadable})
             yield from _batches(transform, inputs)
 
 
@@ -319,22 +374,24 @@ class _ReadMessages:
 class _WriteMessages:
     """Answers of expressions -> what the one who asked makes of them, or the error."""
 
+    shape: Shape
     consume: Callable[[Evaluated], Any]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slim_worker()
-        for control, evaluated in _chunks(batches):
+        for control, answers in _chunks(batches):
             try:
-                yield _result(0, control.get("error") or self.consume(evaluated))
+                error = control.get("error")
+                yield _result(0, error or self.consume(_evaluated(self.shape, control, answers)))
             except KuvaszError as error:
                 yield _result(0, error)
 
 
-def _copied(chunks: Iterable[tuple[Mapping[str, Any], Evaluated]]) -> Chunks:
-    for control, evaluated in chunks:
+def _copied(shape: Shape, chunks: Iterable[tuple[Mapping[str, Any], pa.Table]]) -> Chunks:
+    for control, answers in chunks:
         if (error := control.get("error")) is not None:
             raise error
-        yield control["data"], evaluated
+        yield control["data"], _evaluated(shape, control, answers)
 
 
 def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
@@ -369,7 +426,7 @@ def _wholes(transform: Transform) -> list[str]:
     return [f"{_WHOLE}{number}" for number in range(len(transform.expressions))]
 
 
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Mapping[str, Any], Evaluated]]:
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Mapping[str, Any], pa.Table]]:
     """Cut the answers at the control rows."""
     control: Mapping[str, Any] | None = None
     parts: list[pa.RecordBatch] = []
@@ -378,19 +435,19 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Mapping[str, An
         for row in np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)).tolist():
             parts.append(batch.slice(start, row - start))
             if control is not None:
-                yield control, _evaluated(parts)
+                yield control, pa.Table.from_batches(parts)
             control, parts, start = pickle.loads(batch.column(0)[row].as_py()), [], row + 1  # noqa: S301
         parts.append(batch.slice(start))
     if control is not None:
-        yield control, _evaluated(parts)
+        yield control, pa.Table.from_batches(parts)
 
 
-def _evaluated(parts: Sequence[pa.RecordBatch]) -> Evaluated:
-    table = pa.Table.from_batches(parts)
-    return Evaluated(
-        keep=table.column(1).to_numpy(),
-        computed=tuple(_one(column) for column in table.columns[2:]),
-    )
+def _evaluated(shape: Shape, control: Mapping[str, Any], answers: pa.Table) -> Evaluated:
+    columns = [_one(column) for column in answers.columns[1:]]
+    if shape.rejects:
+        assert shape.transform is not None
+        return judged(shape.transform, columns, control["unreadable"])
+    return Evaluated(keep=columns[0].to_numpy(zero_copy_only=False), computed=tuple(columns[1:]))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

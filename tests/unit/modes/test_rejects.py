@@ -18,8 +18,8 @@ from kuvasz.model import LakeType, TableType, ValueType, Wire
 from kuvasz.modes import dispatch, rejects, system_columns
 from kuvasz.modes.clone import ChunkOutcome
 from kuvasz.modes.owners import Owner
-from kuvasz.modes.row_rules import Evaluated, Input, Transform
-from kuvasz.modes.shape import Shape
+from kuvasz.modes.row_rules import Computed, Evaluated, Input, RefusedInput, Transform, judged
+from kuvasz.modes.shape import COMPUTED, Shape
 from kuvasz.modes.transaction_facts import Facts
 from tests.support.changes import SAME, TABLE, delete, insert, update
 from tests.support.shapes import APPEND, CHANGELOG, CLONE, HISTORY, KEYLESS, keys, pairs, rows, shape
@@ -152,6 +152,92 @@ def test_a_changelog_tells_of_a_row_that_leaves_the_filter_by_its_key_alone() ->
     found = applied.rows.select(["id", "n", "body", system_columns.OP])
     assert rows(found) == [(1, None, None, "D"), (2, None, None, "D"), (3, 1, "d", "I")]
     assert notes(applied) == []
+
+
+NUMBER = ValueType(kind=LakeType.INT, wire=Wire.INTEGER)
+
+
+def computing(made: Shape, *, has_filter: bool = True) -> Shape:
+    """Return a shape whose n is what an expression makes of the source's n."""
+    transform = Transform(
+        place="source eu", inputs=(Input(name="n", column=1, type=NUMBER),), filter="n < 5" if has_filter else None,
+        filter_inputs=(0,) if has_filter else (), identity=(0,),
+        computed=(Computed(name="n", text="100 / n", inputs=(0,), type=NUMBER),),
+    )  # fmt: skip
+    bindings = tuple(
+        dataclasses.replace(binding, column=COMPUTED) if binding.name == "n" else binding for binding in made.bindings
+    )
+    return dataclasses.replace(rejecting(made), transform=transform, bindings=bindings)
+
+
+def of_answers(made: Shape, *answers: tuple[object, object], **unreadable: int) -> Evaluated:
+    assert made.transform is not None
+    columns = [
+        pa.array([None if row[place] is ... else {"v": row[place]} for row in answers], pa.struct([("v", kind)]))
+        for place, kind in enumerate((pa.bool_(), pa.int32()))
+    ]
+    bad = [RefusedInput(row=row, input=0, reason=reason) for reason, row in unreadable.items()]
+    return judged(made.transform, columns, bad)
+
+
+def answered(made: Shape, messages: list[bytes], *answers: tuple[object, object], **unreadable: int) -> ChunkOutcome:
+    """Apply messages with Spark's answers for new rows and then old ones: `...` where an expression failed."""
+    data, lengths = joined(messages)
+    facts = Facts.of(np.array([[100, 1_000_000, 7, len(messages), 0]], np.int64))
+    evaluated = of_answers(made, *answers, **unreadable)
+    return dispatch.apply_changes(made, np.frombuffer(data, np.uint8), lengths, facts, evaluated)
+
+
+@pytest.mark.parametrize("made", [CLONE, HISTORY, APPEND, CHANGELOG])
+def test_a_row_for_which_an_expression_fails_stays_out(made: Shape) -> None:
+    messages = [insert(1, 1), update(2, 0), update(3, 9), update(4, 2), update(5, 0), insert(6, 0)]
+    answers = [(True, 100), (True, ...), (..., ...), (False, None), (False, ...), (False, ...)]
+    applied = answered(computing(made), messages, *answers, odd=3)
+    found = [row["id"] for row in applied.rows.to_pylist() if row.get(system_columns.OP) != "D"]
+    assert found == [1]
+    assert [(note["column_name"], note["reason"], note["key"]) for note in notes(applied)] == [
+        ("n", "its expression fails", '{"id": "2"}'), (None, "the filter fails for it", '{"id": "3"}'),
+        ("n", "odd", '{"id": "4"}'),
+    ]  # fmt: skip
+    if made is CLONE:
+        assert left(applied) == dict(zip(keys(1, 2, 3, 4, 5, 6), [0, -1, -1, -1, -1, -1], strict=True))
+
+
+def test_an_expression_that_fails_for_what_was_replaced_matters_to_no_clone() -> None:
+    made = computing(CLONE, has_filter=False)
+    applied = answered(made, [insert(1, 0), update(1, 4)], (True, ...), (True, 25))
+    assert ([row["n"] for row in applied.rows.to_pylist()], notes(applied)) == ([25], [])
+
+
+def test_a_row_without_a_key_for_which_an_expression_fails_goes_as_a_whole() -> None:
+    bag = computing(shape(KEYLESS, TableType.CLONE))
+    good, bad = [b"1", b"1", b"x"], [b"2", b"0", b"x"]
+    messages = [message("I", bad), message("U", good, bad, "O"), message("U", bad, good, "O")]
+    applied = answered(bag, messages, (True, ...), (True, 100), (True, ...), (True, ...), (True, 100))
+    assert applied.delta is not None
+    assert (applied.rows.num_rows, applied.delta.tolist()) == (0, [])
+    assert [one[:3] for one in why(applied)] == [("I", 0, "n"), ("U", 2, "n")]
+    applied = answered(bag, messages, (..., ...), (True, 100), (..., ...), (..., ...), (True, 100))
+    assert applied.delta is not None
+    assert (applied.rows.num_rows, applied.delta.tolist()) == (0, [])
+    assert [one[:3] for one in why(applied)] == [("I", 0, None), ("U", 2, None)]
+
+
+def test_a_key_that_an_expression_does_not_give_is_none() -> None:
+    made = computing(dataclasses.replace(CLONE, key=(*CLONE.key, 2)))
+    assert made.bindings[2].name == "n"
+    applied = answered(made, [insert(1, 1), update(2, 0)], (True, 100), (True, ...))
+    assert [row["id"] for row in applied.rows.to_pylist()] == [1]
+    assert [(note["operation"], note["reason"]) for note in notes(applied)] == [("U", "its expression fails")]
+
+
+def test_a_copied_row_for_which_an_expression_fails_stays_out() -> None:
+    made = computing(CLONE)
+    data = b"".join(copy_line([str(number).encode(), b"1", b"x"]) for number in range(4))
+    evaluated = of_answers(made, (True, 5), (True, ...), (..., 5), (False, ...))
+    copied = dispatch.read_copy(made, data, evaluated, 7)
+    assert [row["id"] for row in copied.rows.to_pylist()] == [0]
+    assert [(note["key"], note["lsn"]) for note in notes(copied)] == [('{"id": "1"}', 7), ('{"id": "2"}', 7)]
 
 
 def test_a_history_ends_the_version_before_it() -> None:

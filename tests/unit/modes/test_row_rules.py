@@ -15,6 +15,7 @@ from kuvasz.model import LakeType, ValueType, Wire
 from kuvasz.modes import row_rules
 from kuvasz.modes.row_rules import Computed, Evaluated, Input, Transform
 
+INT32 = pa.int32()
 TEXT = ValueType(kind=LakeType.STRING)
 INT = ValueType(kind=LakeType.INT, wire=Wire.INTEGER)
 PLAN = Transform(
@@ -152,6 +153,55 @@ def test_what_needs_more_than_the_update_carries_is_refused(part: str) -> None:
     with pytest.raises(DecodeError, match="large value that 1 updates leave out") as caught:
         row_rules.attach(plan, changes, Evaluated(keep=np.ones(1, np.bool_), computed=values))
     assert "REPLICA IDENTITY FULL" in str(caught.value.hint)
+
+
+def answer(*values: object, kind: pa.DataType) -> pa.Array:
+    """Spark's answers: `...` where the expression failed."""
+    return pa.array([None if one is ... else {"v": one} for one in values], pa.struct([("v", kind)]))
+
+
+def test_where_no_expression_fails_nothing_is_said_of_it() -> None:
+    answers = [answer(True, False, kind=pa.bool_()), answer(1, None, kind=pa.int32())]
+    judged = row_rules.judged(PLAN, answers, [])
+    assert (judged.keep.tolist(), judged.columns[0].to_pylist()) == ([True, False], [1, None])
+    assert (judged.failures, judged.undecided, len(judged.columns)) == (None, None, 1)
+
+
+def test_a_failure_is_told_of_rows_inside_the_filter_and_of_those_that_may_be() -> None:
+    answers = [
+        answer(True, False, ..., ..., True, False, kind=pa.bool_()), answer(..., ..., ..., 1, None, None, kind=INT32)
+    ]  # fmt: skip
+    unreadable = [
+        row_rules.RefusedInput(row=4, input=1, reason="r"),
+        row_rules.RefusedInput(row=5, input=0, reason="s"),
+    ]
+    judged = row_rules.judged(PLAN, answers, unreadable)
+    assert judged.failures is not None
+    assert [one and tuple(one.values()) for one in judged.failures.to_pylist()] == [
+        (1, -1, None), None, (0, -1, None), (0, -1, None), (1, 1, "r"), (0, 0, "s"),
+    ]  # fmt: skip
+    assert judged.passing.tolist() == [True, False, True, True, True, True]
+    assert judged.keep.tolist() == [True, False, False, False, True, False]
+    assert (judged.columns[0].to_pylist(), judged.columns[1:]) == ([None] * 3 + [1] + [None] * 2, (judged.failures,))
+
+
+def test_without_a_filter_only_computed_columns_fail() -> None:
+    plan = dataclasses.replace(PLAN, filter=None, filter_inputs=())
+    answers = [answer(True, True, kind=pa.bool_()), answer(..., 1, kind=INT32)]
+    judged = row_rules.judged(plan, answers, [row_rules.RefusedInput(row=1, input=1, reason="r")])
+    assert judged.failures is not None
+    assert [tuple(one.values()) for one in judged.failures.to_pylist()] == [(0, -1, None), (0, 1, "r")]
+    assert judged.passing.tolist() == [True, True]
+
+
+def test_what_cannot_be_read_no_expression_meets() -> None:
+    changes = split(delete("1", None), insert("x", "a"), insert("2", "b"))
+    rows = row_rules.valid_rows(changes)
+    cells, unreadable = row_rules.without_unreadable(PLAN, changes.new, rows)
+    assert [(one.row, one.input, one.reason) for one in unreadable] == [(0, 0, "is not the text form of its type")]
+    found = row_rules.inputs_of(PLAN, cells, rows)
+    assert found.to_pydict() == {"i0": [None, 2], "i1": ["a", "b"], "w0": [False, True], "w1": [True, True]}
+    assert changes.new.text(0, 1) == b"x"
 
 
 @pytest.mark.parametrize(("is_hidden", "shown"), [(False, "value 'Jane' is"), (True, "value *** is")])
