@@ -381,7 +381,7 @@ class PipelineConfig(Section):
 
     max_row_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "4GB")] = 256 * _MB
     """A larger row of the stream (an UPDATE may send it twice, old and new) puts its table of its source into error
-    before it is decoded, which takes about ten times its size."""
+    before it is decoded, which takes about ten times its size; with `on_bad_value: reject` it is rejected."""
 
     copy_rows_per_second: Annotated[kinds.Whole, kinds.between(1, 10**12)] | None = None
     """Copies read no more from a server (host and port), all its databases and tables together, to spare it; no limit
@@ -1000,9 +1000,9 @@ class TableConfig(Section):
     `types`."""
 
     on_bad_value: OnBadValue = OnBadValue.STOP
-    """A row with a value that the lake cannot hold, or for which an expression fails: stop stops this source's table;
-    reject writes it down in the table `rejects` (needs `lake.about`), and goes on without that row and its earlier
-    version."""
+    """A row with a value that the lake cannot hold, for which an expression fails, or that is too large: stop stops
+    this source's table; reject writes it down in the table `rejects` (needs `lake.about`), and goes on without that
+    row and its earlier version."""
 
     types: dict[str, kinds.LakeType] = Field(default_factory=dict)
     """Source columns that have another type in the lake than their own: `column: string` takes PostgreSQL's text of

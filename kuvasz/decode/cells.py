@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NULL: Final = -1
 #: Length of a cell of an UPDATE whose TOASTed value did not change and was not sent.
 UNCHANGED: Final = -2
+#: Length of a cell whose value was cut away, because it made its row too large (`kuvasz.route.row_limit`).
+CUT: Final = -3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Cells:
 
     data: UInt8s  #: read-only
     start: Int64s  #: offset of the text in `data`; 0 where there is none
-    length: Int32s  #: bytes of text, or `NULL` or `UNCHANGED`
+    length: Int32s  #: bytes of text, or `NULL`, `UNCHANGED` or `CUT`
     computed: tuple[pa.Array, ...] = ()  #: columns that expressions gave, one value per row; see `modes.row_rules`
     unknown: tuple[npt.NDArray[np.bool_], ...] = ()  #: per computed column: rows where it is what it was before
     whose: Int32s | None = None  #: per row: of which of several sources it is; None: all are of one

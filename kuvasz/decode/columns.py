@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.decode import arrays, numerics, texts, times
-from kuvasz.decode.refusals import ValueRefused
+from kuvasz.decode.cells import CUT
+from kuvasz.decode.refusals import CUT_AWAY, ValueRefused
 from kuvasz.errors import InternalError
 from kuvasz.model import LakeType
 from kuvasz.typemap import arrow_type
@@ -48,11 +49,22 @@ def column(
         DecodeError: One array cannot hold so much text (2 GiB).
     """
     try:
-        return _decode(cells.strip(index, rows), value_type, out_of_range)
+        return _decode(checked(cells.strip(index, rows)), value_type, out_of_range)
     except ValueRefused as refused:
         if rows is None:
             raise
         raise refused.moved_to(int(rows[refused.row])) from None
+
+
+def checked(strip: Strip) -> Strip:
+    """Return values all of which are at hand.
+
+    Raises:
+        ValueRefused: One was cut away.
+    """
+    if strip.length.min(initial=0) == CUT:
+        raise ValueRefused(int(np.argmax(strip.length == CUT)), "…", CUT_AWAY)
+    return strip
 
 
 def refusals(read: Callable[[Int32s], object], rows: Int32s) -> Iterator[ValueRefused]:
@@ -131,4 +143,4 @@ _BUILDERS: Mapping[LakeType, Callable[[Strip, ValueType, str], texts.ArrowArray]
     LakeType.MAP: _map,
 }
 
-__all__ = ["ValueRefused", "column", "refusals"]
+__all__ = ["ValueRefused", "checked", "column", "refusals"]

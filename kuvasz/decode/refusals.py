@@ -25,6 +25,7 @@ SEVERAL_DIMENSIONS: Final = 6
 NOT_UTF8: Final = 7
 TOO_LARGE: Final = 8
 HAS_BOUNDS: Final = 9
+CUT_AWAY: Final = 10
 
 _AS_TEXT = "`types: {column: string}`"
 
@@ -51,7 +52,9 @@ _TEXTS: Mapping[int, tuple[str, str, str]] = {
         "",
     ),
     NOT_UTF8: ("is not valid UTF-8", "", ""),
+    CUT_AWAY: ("makes its row larger than `pipeline.max_row_bytes`", "", ""),
 }
+_CUT_AWAY = "raise `pipeline.max_row_bytes`, where there is memory of ten times the row, and start again"
 _NOT_UTF8 = "the source database has encoding SQL_ASCII and holds other bytes: convert them there"
 
 #: Characters of a refused value that an error shows: enough to find it, too few to fill a log.
@@ -94,6 +97,8 @@ def way_out(number: int, column: str, *, has_policy: bool = True) -> str:
     """
     if number == NOT_UTF8:
         return _NOT_UTF8
+    if number == CUT_AWAY:
+        return _CUT_AWAY
     _, ways, policy = _TEXTS[number]
     ways = f"{policy} or {ways}" if policy and has_policy else ways
     return f"put {ways.replace('{column:', f'{{{column}:')} into the table's entry in the map and start again"

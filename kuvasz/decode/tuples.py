@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numba
 import numpy as np
 
-from kuvasz.decode.cells import NULL, UNCHANGED, Cells, byte_array, empty_cells, wide
+from kuvasz.decode.cells import CUT, NULL, UNCHANGED, Cells, byte_array, empty_cells, wide
 from kuvasz.decode.messages import DELETE, INSERT, UPDATE
 from kuvasz.errors import DecodeError
 from kuvasz.model import Operations
@@ -30,6 +30,12 @@ KEY: Final = ord("K")
 #: Old tuple of all columns (REPLICA IDENTITY FULL).
 OLD: Final = ord("O")
 _NEW: Final = ord("N")
+
+#: What stands in the place of a value that was cut away: no kind of the protocol's.
+CUT_KIND: Final = ord("x")
+
+#: Bytes before a value: its kind and its length.
+VALUE_FRAME: Final = 5
 
 #: Tag, relation OID, tuple tag, number of columns: what the shortest message has, of a table without columns.
 _HEADER_BYTES: Final = 8
@@ -224,6 +230,9 @@ def _tuple(  # noqa: PLR0911
                 return at, _MISPLACED
             start[column, row] = 0
             length[column, row] = UNCHANGED
+        elif kind == CUT_KIND:
+            start[column, row] = 0
+            length[column, row] = CUT
         elif kind == 98:  # b
             return at, _BINARY
         else:
@@ -295,6 +304,6 @@ def _fill(
 
 
 __all__ = [
-    "DELETE", "INSERT", "KEY", "NULL", "OLD", "UNCHANGED", "UPDATE",
+    "CUT_KIND", "DELETE", "INSERT", "KEY", "NULL", "OLD", "UNCHANGED", "UPDATE", "VALUE_FRAME",
     "Cells", "RowChanges", "fill_unchanged", "operations", "operations_of", "split_changes",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from kuvasz.decode import columns as decoding
 from kuvasz.decode import texts
 from kuvasz.decode.cells import NULL, Cells, byte_array
+from kuvasz.decode.refusals import ValueRefused
 from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, RowChanges
 from kuvasz.errors import DecodeError, InternalError, place_of
 from kuvasz.fold.keys import Keys
@@ -118,7 +119,10 @@ def _text(shape: Shape, changes: RowChanges, index: int, old: Int32s) -> pa.Arra
     """Return a column of old rows as PostgreSQL's text, or that of what the map makes of it."""
     binding = shape.bindings[index]
     if binding.computed is None and binding.mask is None:
-        return texts.strings(changes.old.strip(binding.column, old))
+        try:
+            return texts.strings(decoding.checked(changes.old.strip(binding.column, old)))
+        except ValueRefused as refused:
+            raise shape.refusal(index, refused) from refused
     return shape.read(changes.old, index, old).cast(pa.string())
 
 

@@ -517,7 +517,7 @@ def _note(shape: Shape, cells: Cells, row: int, misfit: Misfit) -> dict[str, obj
     shown = {
         binding.name: _shown(shape, cells, index, row)
         for index, binding in enumerate(shape.bindings)
-        if binding.computed is not None or (binding.column >= 0 and cells.length[binding.column, row] != UNCHANGED)
+        if binding.computed is not None or (binding.column >= 0 and cells.length[binding.column, row] >= NULL)
     }
     key = {name: shown[name] for name in (shape.bindings[index].name for index in shape.key) if name in shown}
     return {

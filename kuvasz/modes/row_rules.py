@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from kuvasz.decode import columns
 from kuvasz.decode.cells import NULL, UNCHANGED, Cells
-from kuvasz.decode.refusals import way_out
+from kuvasz.decode.refusals import CUT_AWAY, way_out
 from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, RowChanges, fill_unchanged, take_from_old
 from kuvasz.errors import DecodeError
 from kuvasz.fold import fold
@@ -182,7 +182,7 @@ def _identities(transform: Transform, cells: Cells) -> Keys:
 
 
 def _present(cells: Cells) -> Cells:
-    return dataclasses.replace(cells, length=np.maximum(cells.length, NULL))
+    return dataclasses.replace(cells, length=np.where(cells.length == UNCHANGED, np.int32(NULL), cells.length))
 
 
 def inputs_of(
@@ -217,16 +217,20 @@ def inputs_of(
         try:
             arrays.append(columns.column(present, item.column, item.type, rows, out_of_range=policy))
         except columns.ValueRefused as refused:
-            value = REDACTED if transform.is_hidden else repr(refused.text[:120])
-            message = f"{transform.place}, column {item.name}: value {value} {refused.reason}"
-            way = way_out(refused.number, item.name, has_policy=item.column not in transform.identity)
-            raise DecodeError(message, hint=f"the column is used in an expression: {way}") from refused
+            raise _refusal(transform, item, refused) from refused
     absent = [_is_absent(transform, item, cells, is_key_only) for item in transform.inputs]
     whole = [~_any(absent, inputs, cells.row_count) for inputs in transform.expressions]
     arrays += [pa.array(mask if rows is None else mask[rows]) for mask in whole]
     names = [f"i{number}" for number in range(len(transform.inputs))]
     names += [f"w{number}" for number in range(len(whole))]
     return pa.table(arrays, names=names) if arrays else pa.table({"none": pa.nulls(count, pa.bool_())})
+
+
+def _refusal(transform: Transform, item: Input, refused: columns.ValueRefused) -> DecodeError:
+    value = REDACTED if transform.is_hidden else repr(refused.text[:120])
+    message = f"{transform.place}, column {item.name}: value {value} {refused.reason}"
+    way = way_out(refused.number, item.name, has_policy=item.column not in transform.identity)
+    return DecodeError(message, hint=f"the column is used in an expression: {way}")
 
 
 def without_unreadable(
@@ -239,6 +243,9 @@ def without_unreadable(
         cells: Tuples.
         rows: As for `inputs_of`; what is said counts rows among them.
         out_of_range: As for `inputs_of`.
+
+    Raises:
+        DecodeError: A value was cut away.
     """
     looked_at = np.arange(cells.row_count, dtype=np.int32) if rows is None else rows
     place = np.zeros(cells.row_count, np.int64)
@@ -252,6 +259,8 @@ def without_unreadable(
             return columns.column(present, item.column, item.type, some, out_of_range=policy)
 
         for refused in columns.refusals(read, looked_at):
+            if refused.number == CUT_AWAY:  # of the earlier row nobody knows then whether it passed the filter
+                raise _refusal(transform, item, refused)
             length[item.column, refused.row] = UNCHANGED  # as what is not at hand, no expression meets it
             found.append(RefusedInput(row=int(place[refused.row]), input=number, reason=refused.reason))
     return dataclasses.replace(cells, length=length), found

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from kuvasz.decode import columns, tuples
 from kuvasz.decode.cells import NULL, UNCHANGED
-from kuvasz.decode.refusals import HAS_BOUNDS, way_out
+from kuvasz.decode.refusals import CUT_AWAY, HAS_BOUNDS, way_out
 from kuvasz.decode.tuples import Cells, RowChanges
 from kuvasz.errors import DecodeError, place_of, resync_of
 from kuvasz.fold import keys
@@ -203,15 +203,15 @@ class Shape:
             open_rows |= self.unchanged(cells, index, rows)
         return rows[open_rows]
 
-    def refusal(self, index: int, refused: columns.ValueRefused) -> RefusedValue:
-        """Name table and column of a value that did not fit."""
+    def refusal(self, index: int, refused: columns.ValueRefused) -> DecodeError:
+        """Name table and column of a value that did not fit; it is a `RefusedValue` if the row may be left out."""
         binding = self.bindings[index]
         value = repr(refused.text[:120]) if binding.mask is None else REDACTED
-        return RefusedValue(
-            f"{place_of(self.source, self.table, binding.name)}: value {value} {refused.reason}",
-            hint=self._way_out(index, refused),
-            row=int(refused.row),
-        )
+        message = f"{place_of(self.source, self.table, binding.name)}: value {value} {refused.reason}"
+        hint = self._way_out(index, refused)
+        if refused.number == CUT_AWAY and (index in self.key or self.is_bag):  # the lake may have the row
+            return DecodeError(message, hint=hint)
+        return RefusedValue(message, hint=hint, row=int(refused.row))
 
     def _way_out(self, index: int, refused: columns.ValueRefused) -> str:
         binding, is_key = self.bindings[index], index in self.key

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kuvasz.decode import columns
-from kuvasz.decode.tuples import split_changes
+from kuvasz.decode.tuples import VALUE_FRAME, split_changes
 from kuvasz.errors import DecodeError, OtherRule, place_of, resync_of
 from kuvasz.model import LakeType, ReplicaIdentity, Segment, ValueType
 from kuvasz.modes.row_rules import mask
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 LEFT_OUT = "left out"
 
 _TEXT = ValueType(kind=LakeType.STRING)
-
-#: Bytes before a value in a row message: its kind and its length.
-_FRAME = 5
 
 _NULL = b"n"
 
@@ -195,7 +192,7 @@ def _edits(cells: Cells, number: int, column: Column, target: Target) -> list[tu
     """Return what is put in place of a column's values: begin and end in the messages, and the bytes."""
     rows = np.flatnonzero(cells.length[number] >= 0).astype(np.int32)
     starts = cells.start[number, rows]
-    begins, ends = starts - _FRAME, starts + cells.length[number, rows]
+    begins, ends = starts - VALUE_FRAME, starts + cells.length[number, rows]
     if column.veil == LEFT_OUT:
         texts = [_NULL] * len(rows)
     else:

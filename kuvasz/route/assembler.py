@@ -419,9 +419,9 @@ class Assembler:
 
     def _delivery(self, changes: Sequence[Change], *, is_open: bool) -> Delivery:
         size = len(changes) * _CHANGE_BYTES
+        changes = [self._row_limit.check(one) if isinstance(one, Segment) else one for one in changes]
         for change in changes:
             if isinstance(change, Segment):
-                self._row_limit.check(change)
                 self.rows += len(change.lengths)
                 size += len(change.data) + change.lengths.nbytes
                 size += len(change.transactions.xid) * _TRANSACTION_BYTES
@@ -468,11 +468,15 @@ def _untold(_relation: Relation, _commit_lsn: int, _xid: int) -> None:
     pass
 
 
+def _let_be(_relation: Relation, _commit_lsn: int, _size: int) -> bool:
+    return False
+
+
 def _unseen(_relation: Relation, _commit_lsn: int) -> None:
     pass
 
 
-_NO_LIMIT = RowLimit(sys.maxsize, _untold)
+_NO_LIMIT = RowLimit(sys.maxsize, _let_be)
 
 
 def _carried(pending: PendingTruncation) -> PendingTruncation:

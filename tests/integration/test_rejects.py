@@ -14,6 +14,7 @@ from kuvasz.verbs.lake import rejects as verb
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.postgres import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -232,3 +233,70 @@ def test_a_row_that_belongs_to_no_target_as_far_as_anybody_knows_is_rejected_by_
     assert told == dict.fromkeys(
         ((f"shop.{target}", *what, "the filter fails for it") for target in targets for what in whats), 1
     )
+
+
+def test_a_row_that_is_too_large_is_written_down_and_all_others_go_on(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    names = ["items", "versions", "added", "changes", "bag"]
+    for name in names:
+        key = "" if name == "bag" else "PRIMARY KEY"
+        database.execute(f"CREATE TABLE {name} (id int {key}, n int, body text, hidden text)")
+        database.execute(f"ALTER TABLE {name} ALTER body SET STORAGE EXTERNAL, ALTER hidden SET STORAGE EXTERNAL")
+        database.execute(f"INSERT INTO {name} VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 1, repeat('c', 100000))")
+    database.execute("ALTER TABLE bag REPLICA IDENTITY FULL")
+    types = {name: {key: text for key, text in TYPES[name].items() if key == "type"} for name in names}
+    tables = {name: one | {"on_bad_value": "reject", "exclude": ["hidden"]} for name, one in types.items()}
+    config = lake_folder.config(group({"eu": database}, tables), lake={"about": "_kuvasz"}, max_row_bytes="64kB")
+    in_lake = "SELECT id, n, body FROM items WHERE id NOT IN {} ORDER BY id"
+
+    def wanted(*left_out: int) -> list[tuple[Any, ...]]:
+        with database.connect() as session:
+            return session.execute(in_lake.format((0, *left_out))).fetchall()
+
+    def items() -> list[tuple[Any, ...]]:
+        return sorted(tuple(row[:3]) for row in pipeline.rows("items"))
+
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for name in names[:4]:
+            database.execute(
+                f"INSERT INTO {name} VALUES (4, 1, repeat('d', 70000), 'h'), (5, 1, 'e', repeat('h', 70000))"
+            )
+            database.execute(f"UPDATE {name} SET body = repeat('x', 70000) WHERE id = 1")
+        database.execute("UPDATE items SET n = 2 WHERE id = 3")
+        pipeline.wait_applied(database)
+        assert items() == wanted(1, 4)
+        database.execute("UPDATE items SET n = 3 WHERE id IN (1, 4)")  # what was too large is not sent again
+        for name in names[:4]:
+            database.execute(f"UPDATE {name} SET body = 'small' WHERE id = 1")
+            database.execute(f"INSERT INTO {name} VALUES (6, 1, repeat('f', 70000)), (7, 1, 'g')")
+            database.execute(f"DELETE FROM {name} WHERE id = 6")
+        pipeline.wait_applied(database)
+        assert items() == wanted(4)
+        assert set(pipeline.states().values()) == {State.STREAMING}
+        assert [ids(pipeline, name) for name in ("versions", "added")] == [[1, 1, 2, 3, 5, 7], [1, 1, 2, 3, 5, 7]]
+        told = [row[:2] for row in pipeline.rows("changes")]
+        assert told
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("INSERT INTO items VALUES (8, 1, repeat('i', 70000)), (9, 1, 'j')")
+        database.execute("INSERT INTO bag VALUES (4, 1, 'd', repeat('h', 70000)), (5, 1, repeat('e', 70000), 'h')")
+        pipeline.wait_state("shop_eu", "shop.bag", State.ERROR)
+        assert "column body: value '…' makes its row larger than `pipeline.max_row_bytes`" in pipeline.errors()[0]
+        database.execute("INSERT INTO items VALUES (10, 1, 'k')")
+        wait_until(lambda: items() == wanted(4, 8), "the others go on")
+    why = [
+        (row["operation"], json.loads(row["key"])["id"], row["column_name"], row["raw"])
+        for row in rejects(lake_folder)
+        if row["target"] == "shop.items"
+    ]
+    assert why[:2] == [("I", "4", "body", None), ("U", "1", "body", None)]
+    assert ("U", "4", None, None) in why
+    assert ("I", "8", "body", None) in why
+    (report,) = verify.reports(config, table="items", is_fixing=True, session=lake_folder.session)
+    assert (report.error, report.left, report.mended) == ("", 0, 2), "a copy takes rows of any size"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_state("shop_eu", "shop.items", State.STREAMING)
+        database.execute("UPDATE items SET n = 9 WHERE id IN (4, 8)")
+        wait_until(lambda: items() == wanted(), "what was left out of the update is there again")

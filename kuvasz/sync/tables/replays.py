@@ -232,7 +232,7 @@ class Replays:
 
     def _numbered(self, feed: _Replaying, change: Change) -> Change:
         if isinstance(change, Segment):
-            self._row_limit.check(change)
+            change = self._row_limit.check(change)
         relation = feed.relations.get(change.relation)
         if relation is None:
             relation = self._number(change.relation, *_described(change))

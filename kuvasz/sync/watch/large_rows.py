@@ -1,8 +1,9 @@
-"""Stops a table of one source whose row is larger than the map lets it be: others of the source go on."""
+"""Stops a table of one source whose row is larger than the map lets it be, or has it rejected: all others go on."""
 
 from __future__ import annotations
 
 from kuvasz import lsn
+from kuvasz.config.model import OnBadValue
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import RowTooLarge, place_of, resync_of, retry_of
 from kuvasz.model import Relation
@@ -25,11 +26,18 @@ class LargeRows:
         self._looks = looks
         self.limit = RowLimit(context.shared.max_row_bytes, self._stop)  #: for the stream, and for what was parked
 
-    def _stop(self, relation: Relation, commit_lsn: int, size: int) -> None:
-        """Put a table into error, unless the lake has the row or its rows are not applied now anyway."""
-        for spec in self._looks.specs(relation):
-            if self._source_tables.is_streaming(spec):
+    def _stop(self, relation: Relation, commit_lsn: int, size: int) -> bool:
+        """Put a table into error, unless the lake has the row, its rows are not applied now anyway, or it rejects it.
+
+        Returns:
+            Whether it does.
+        """
+        streaming = [spec for spec in self._looks.specs(relation) if self._source_tables.is_streaming(spec)]
+        rejects = [spec for spec in streaming if spec.config.on_bad_value is OnBadValue.REJECT]
+        for spec in streaming:
+            if spec not in rejects:
                 self._stop_one(spec, commit_lsn, size)
+        return bool(rejects)
 
     def _stop_one(self, spec: SourceTableSpec, commit_lsn: int, size: int) -> None:
         position = self._source_tables.position(spec)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kuvasz.decode import arrays, columns, numerics, plain, refusals, texts, times
+from kuvasz.decode.cells import CUT
 from kuvasz.decode.refusals import ValueRefused
 from kuvasz.errors import DecodeError, InternalError
 from kuvasz.model import LakeType, ValueType
@@ -120,6 +121,21 @@ def test_a_refusal_names_the_row_of_the_cells_not_of_the_selection() -> None:
     with pytest.raises(ValueRefused) as refused:
         columns.column(cells, 0, wires.array(wires.INT), np.array([2], np.int32))
     assert (refused.value.row, refused.value.text) == (2, "y")
+
+
+def test_every_row_that_is_refused_is_found_and_no_other() -> None:
+    cells = wires.one_column([b"1", b"x", b"y", b"4", b"5", b"6", b"7", b"z"])
+    rows = np.array([7, 3, 1, 0, 2, 4, 5, 6], np.int32)
+    found = columns.refusals(lambda some: columns.column(cells, 0, wires.INT, some), rows)
+    assert [refused.row for refused in found] == [7, 1, 2]
+
+
+def test_a_value_that_was_cut_away_is_no_null() -> None:
+    cells = wires.one_column([b"1", None, b"3"])
+    cells.length[0, 2] = CUT
+    with pytest.raises(ValueRefused, match="makes its row larger than") as caught:
+        columns.column(cells, 0, wires.INT, np.array([1, 2], np.int32))
+    assert caught.value.row == 2
 
 
 def test_an_unchanged_cell_decodes_as_null() -> None:

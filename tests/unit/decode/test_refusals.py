@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 
 from kuvasz.decode.refusals import (
+    CUT_AWAY,
     MALFORMED,
     NOT_FINITE,
     NOT_UTF8,
@@ -32,6 +33,7 @@ def test_a_policy_is_named_where_it_helps() -> None:
     assert way_out(NOT_FINITE, "n") == "put `out_of_range: null` or `types: {n: string}` " + entry
     assert way_out(SEVERAL_DIMENSIONS, "v") == "put `types: {v: string}` " + entry
     assert "types" not in way_out(NOT_UTF8, "v"), "its text cannot be taken either"
+    assert way_out(CUT_AWAY, "v").startswith("raise `pipeline.max_row_bytes`")
 
 
 def test_a_long_value_is_cut() -> None:

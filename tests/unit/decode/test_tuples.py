@@ -72,7 +72,7 @@ def test_broken_messages_raise_decode_errors_and_are_never_read_past(batch, data
     for _ in range(data.draw(st.integers(0, 3))):
         if broken:
             broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(
-                st.sampled_from(b"\x00\x01\x7f\xffIUDKONntub")
+                st.sampled_from(b"\x00\x01\x7f\xffIUDKONntubx")
             )
     cut = data.draw(st.integers(0, min(3, len(broken))))
     if cut and len(lengths) and lengths[-1] >= cut:

@@ -21,7 +21,8 @@ from kuvasz.modes.owners import Owner
 from kuvasz.modes.row_rules import Computed, Evaluated, Input, RefusedInput, Transform, judged
 from kuvasz.modes.shape import COMPUTED, Shape
 from kuvasz.modes.transaction_facts import Facts
-from tests.support.changes import SAME, TABLE, delete, insert, update
+from kuvasz.route.row_limit import RowLimit
+from tests.support.changes import SAME, TABLE, Sender, delete, insert, update
 from tests.support.shapes import APPEND, CHANGELOG, CLONE, HISTORY, KEYLESS, keys, pairs, rows, shape
 from tests.support.wires import copy_line, joined, message
 
@@ -374,3 +375,58 @@ def test_what_fits_is_sifted_to_itself() -> None:
 )  # fmt: skip
 def test_a_value_of_the_lake_is_written_as_its_source_writes_it(value: object, kind: pa.DataType, text: str) -> None:
     assert rejects.text_of(pa.scalar(value, kind).as_py(), kind) == text
+
+
+BIG = "x" * 20_000
+
+
+def too_large(*messages: bytes, to: Shape = CLONE) -> ChunkOutcome:
+    """Apply messages of which those of more than 1,000 bytes are too large."""
+    segment = Sender().segment([(100, list(messages))])
+    cut = RowLimit(1000, lambda *_: True).check(segment)
+    facts = Facts.of(np.array([[100, 1_000_000, 7, len(messages), 0]], np.int64))
+    return dispatch.apply_changes(rejecting(to), np.frombuffer(cut.data, np.uint8), cut.lengths, facts)
+
+
+LARGE = "makes its row larger than `pipeline.max_row_bytes`"
+
+
+@pytest.mark.parametrize("to", [CLONE, HISTORY, APPEND, CHANGELOG])
+def test_a_row_that_is_too_large_stays_out(to: Shape) -> None:
+    applied = too_large(insert(1), update(2, 1, BIG), insert(3), to=to)
+    assert [row["id"] for row in applied.rows.to_pylist()] == [1, 3]
+    (note,) = notes(applied)
+    assert (note["column_name"], note["reason"], note["raw"]) == ("body", LARGE, None)
+    assert (json.loads(note["key"]), json.loads(note["raw_row"])) == ({"id": "2"}, {"id": "2", "n": "1"})
+
+
+def test_what_leaves_out_a_value_that_was_too_large_goes_with_its_row() -> None:
+    applied = too_large(insert(1, 1, BIG), update(1, 2, SAME), insert(2, 1, BIG), update(2, 3, "small"))
+    assert [row[1:] for row in rows(applied.rows)] == [(2, 3, "small")]
+    assert [(one[:3]) for one in why(applied)] == [("U", 1, "body")]
+
+
+def test_an_old_row_that_is_too_large_matters_only_where_it_is_shown() -> None:
+    messages = [
+        message("U", [b"1", b"2", b"y"], [b"1", b"1", BIG.encode()], "O"),
+        message("D", None, [b"2", b"1", BIG.encode()], "O"),
+    ]
+    applied = too_large(*messages)
+    assert ([row[1:] for row in rows(applied.rows)], applied.rejected) == ([(1, 2, "y")], None)
+    assert left(applied) == dict(zip(keys(1, 2), [0, -1], strict=True))
+    applied = too_large(*messages, to=CHANGELOG)
+    assert [row["id"] for row in applied.rows.to_pylist()] == [1]
+    assert [(note["operation"], note["reason"]) for note in notes(applied)] == [("D", LARGE)]
+
+
+def test_what_tells_rows_apart_is_never_without_a_value_that_was_too_large() -> None:
+    """The lake may have the row, from a copy, and nothing says which it is."""
+    big = [b"1", b"1", BIG.encode()]
+    for one in (message("I", big), message("D", None, big, "O"), message("U", [b"1", b"1", b"x"], big, "O")):
+        with pytest.raises(DecodeError, match="value '…' makes its row larger") as caught:
+            too_large(one, to=shape(KEYLESS, TableType.CLONE))
+        assert "raise `pipeline.max_row_bytes`" in str(caught.value.hint)
+        assert "kuvasz resync" in str(caught.value.hint)
+    keyless = shape(KEYLESS, TableType.CHANGELOG)
+    with pytest.raises(DecodeError, match="value '…' makes its row larger"):
+        too_large(message("U", [b"1", b"1", b"x"], big, "O"), to=keyless)

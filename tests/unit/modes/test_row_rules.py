@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kuvasz.decode import tuples
+from kuvasz.decode.cells import CUT
 from kuvasz.errors import DecodeError
 from kuvasz.model import LakeType, ValueType, Wire
 from kuvasz.modes import row_rules
@@ -232,3 +233,12 @@ def test_a_name_has_pseudonyms_of_its_own_that_no_value_shows() -> None:
     assert row_rules.key_of("hmac:one", secret).hex() not in plain
     extracted = hmac.new(b"kuvasz.mask", secret, hashlib.sha256).digest()
     assert row_rules.key_of("hmac:one", secret) == hmac.new(extracted, b"one\x01", hashlib.sha256).digest()
+
+
+def test_a_value_that_made_its_row_too_large_no_expression_does_without() -> None:
+    changes = split(insert("1", "a"))
+    changes.new.length[1, 0] = CUT
+    for read in (row_rules.inputs_of, row_rules.without_unreadable):
+        with pytest.raises(DecodeError, match="column body: value '…' makes its row larger than") as caught:
+            read(PLAN, changes.new)
+        assert "the column is used in an expression: raise `pipeline.max_row_bytes`" in str(caught.value.hint)

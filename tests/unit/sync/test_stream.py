@@ -40,7 +40,7 @@ class World(Scene):
         rows: Any = SimpleNamespace(missed=lambda *_: None)
         preparation: Any = SimpleNamespace(is_unknown=lambda spec: spec.key in self.unknown)
         record = self.shared.state.record(self.source.name)
-        limit = RowLimit(1000, lambda *_: None)
+        limit = RowLimit(1000, lambda *_: False)
         self.looks = LastLooks(self.source_tables, lambda _: ())
         self.context.pasts.whenever_given_up(lambda _: self.looks.distrust())
         self.stream = Stream(self.context, parking, slot, record, messages, rows, limit, preparation)

@@ -200,7 +200,7 @@ class Life:
         self.parking = Parking(context, self.logs, resets)
         self.replays = Replays(
             context, self.logs, self.parking, number=lambda found, *_: dataclasses.replace(found, file=1),
-            row_limit=RowLimit(1 << 20, lambda *_: None),
+            row_limit=RowLimit(1 << 20, lambda *_: False),
             activate=lambda spec, epoch: self.activate(spec.identifier, epoch),
         )  # fmt: skip
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -68,7 +68,7 @@ class World(Scene):
         )
         parking: Any = SimpleNamespace(moving=asyncio.Lock())
         self.replays = Replays(
-            context, self.logs, parking, number=self._number, row_limit=RowLimit(1 << 20, lambda *_: None),
+            context, self.logs, parking, number=self._number, row_limit=RowLimit(1 << 20, lambda *_: False),
             activate=self._activate,
         )  # fmt: skip
         self.reader: Any = SimpleNamespace(epoch=1, rewound=0)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.config.model import OnBadValue
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import RowTooLarge
 from kuvasz.model import Segment
 from kuvasz.state.tables import State
@@ -75,3 +77,25 @@ def test_nor_does_one_of_a_table_that_nobody_wants_or_that_does_not_follow(scene
     scene.source_tables.set(scene.items, State.PAUSED)
     scene.bring(0x1100, 2000)
     assert scene.state is State.PAUSED
+
+
+def test_where_it_is_rejected_its_values_are_cut_away_and_the_table_goes_on(scene: World) -> None:
+    segment = Sender().segment([(0x1100, [insert(1, body="x" * 2000), insert(2)])])
+    spec = dataclasses.replace(
+        scene.items, config=scene.items.config.model_copy(update={"on_bad_value": OnBadValue.REJECT})
+    )
+    rows = LargeRows(scene.context, Specs(spec))  # type: ignore[arg-type]
+    cut = rows.limit.check(segment)
+    assert (scene.state, len(cut.lengths), cut.lengths[1]) == (State.STREAMING, 2, segment.lengths[1])
+    assert cut.lengths.max() < 100
+    scene.source_tables.set(scene.items, State.PAUSED)
+    assert rows.limit.check(segment) is segment, "what is parked is whole"
+
+
+@dataclasses.dataclass(frozen=True)
+class Specs:
+    spec: SourceTableSpec
+
+    def specs(self, relation: object) -> list[SourceTableSpec]:
+        del relation
+        return [self.spec]
