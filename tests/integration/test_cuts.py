@@ -24,7 +24,7 @@ from kuvasz.worker.cuts import LakeCut
 from tests.support.lake import LakeFolder, MemoryPipeline, Pipeline, group
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.served import ServedPipeline
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -147,6 +147,31 @@ def test_cuts_of_three_sources_under_load_show_whole_transactions_of_one_lsn_eac
         with pytest.raises(CutRefused, match=r"source shop_us, table shop\.first: it is paused"):
             make(pipeline, "cut_late")
         assert not any(tag == "cut_late" for _, tag in pipeline.lake.tags.rows)
+
+
+def test_no_table_is_held_for_longer_than_an_interval(three: dict[str, Database], lake_folder: LakeFolder) -> None:
+    """A cut waits for nobody's next commit: several are made while none is due."""
+    interval_s = 30
+    config = lake_folder.config(group(three, dict.fromkeys(TABLES)), workers=2, commit_interval=f"{interval_s}s")
+    with MemoryPipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        counters = load(three)
+        shown, begin = [], time.monotonic()
+        for number in range(4):
+            before = {sid: len(counter.committed) for sid, counter in counters.items()}
+            wait_until(
+                lambda before=before: all(len(one.committed) > before[sid] + 1 for sid, one in counters.items()),
+                "there are changes",
+            )
+            made = make_at_last(pipeline, f"cut_{number}")
+            check(made, counters, lambda *tag: pipeline.lake.tags.rows[tag].to_pylist())
+            shown.append(sum(len(pipeline.lake.tags.rows[f"shop.{name}", made.tag]) for name in TABLES))
+        took_s = time.monotonic() - begin
+        for counter in counters.values():
+            counter.stop()
+    assert took_s < interval_s, "all of them together"
+    assert shown == sorted(shown)
+    assert shown[0] < shown[-1], "no table was held in between"
 
 
 async def _rewound(pipeline: Pipeline) -> None:
