@@ -21,7 +21,7 @@ from kuvasz.config.load import load
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
-from tests.support.lake import LakeFolder, MemoryPipeline, Pipeline, group
+from tests.support.lake import LakeFolder, MemoryPipeline, Pipeline, group, on_a_branch
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.verb_runs import Run, verb_runs
 from tests.support.waiting import wait_until
@@ -103,6 +103,7 @@ def change(database: Database, number: int) -> None:
         database.execute(f"DELETE FROM {name} WHERE id = {number + 1}")
 
 
+@on_a_branch
 def test_each_moment_is_waited_for_found_and_read(
     database: Database, postgres18: Any, lake_folder: LakeFolder, kuvasz: Run
 ) -> None:

@@ -17,7 +17,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync import watches
 from kuvasz.verbs import check, offline, plan, verify
 from tests.support import oracle
-from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.lake import LakeFolder, Pipeline, group, on_a_branch
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, EmbeddedPostgres, create_database, drop_database
 from tests.support.process import Process
@@ -64,6 +64,7 @@ def every(database: Database, *tables: str, sid: str | None = "eu") -> oracle.Ro
     return first
 
 
+@on_a_branch
 def test_members_are_copied_and_followed(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     names = [month(database, n, range(n * 100, n * 100 + 50)) for n in (1, 2, 3)]
     run(database, "CREATE TABLE other (id int PRIMARY KEY)", "CREATE TABLE events_x (id int PRIMARY KEY)")
@@ -106,6 +107,7 @@ def test_members_are_copied_and_followed(database: Database, lake_folder: LakeFo
         pipeline.assert_equal("events", every(database, *names))
 
 
+@on_a_branch
 def test_members_come_go_and_are_renamed(
     postgres16: EmbeddedPostgres, lake_folder: LakeFolder, quick: None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -339,6 +341,7 @@ def test_an_odd_member_is_in_error_alone(database: Database, lake_folder: LakeFo
         pipeline.assert_equal("events", every(database, "events_1", "events_2", "events_4"))
 
 
+@on_a_branch
 def test_every_type_and_another_start(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     types = ("append", "changelog", "history")
     for name in types:

@@ -17,7 +17,7 @@ from kuvasz.lake.compare.comparison import Comparison
 from kuvasz.state.tables import State
 from tests.support import oracle
 from tests.support.failpoints import REPAIRING
-from tests.support.lake import LakeFolder, Pipeline, group
+from tests.support.lake import LakeFolder, Pipeline, group, on_a_branch
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
 from tests.support.process import Process
@@ -89,6 +89,7 @@ def current_summary(pipeline: Pipeline, table: str) -> dict[str, str]:
     return summary
 
 
+@on_a_branch
 def test_every_table_comes_over_a_lost_slot_in_its_way(database: Database, lake_folder: LakeFolder) -> None:
     fill(database)
     config = make_config(lake_folder, database)

@@ -35,10 +35,11 @@ _Result = TypeVar("_Result")
 
 
 class LakeFolder:
-    """A catalog, a warehouse and a state folder of one test's own."""
+    """A catalog, a warehouse and a state folder of one test's own; with a branch, all is written and read there."""
 
-    def __init__(self, session: SparkSession, *, format_version: int = 3) -> None:
+    def __init__(self, session: SparkSession, *, format_version: int = 3, branch: str | None = None) -> None:
         self.session = session
+        self.branch = branch
         self.folder = scratch.new_folder("kuvasz-lake-")
         self.catalog = f"lake{next(_numbers)}"
         self.format_version = format_version
@@ -46,7 +47,12 @@ class LakeFolder:
     @property
     def pyiceberg(self) -> dict[str, str]:
         """Properties of the same catalog for PyIceberg."""
-        return {"type": "sql", "uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/wh"}
+        where = {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": f"file://{self.folder}/wh"}
+        return {"type": "sql", **where, **({} if self.branch is None else {oracle.BRANCH: self.branch})}
+
+    def spark_name(self, target: str) -> str:
+        """What Spark calls a table, on its branch."""
+        return f"{self.catalog}.shop.`{target}`" + ("" if self.branch is None else f".branch_{self.branch}")
 
     def config(
         self,
@@ -63,6 +69,7 @@ class LakeFolder:
                 "warehouse": str(self.folder / "wh"),
                 "namespace": "shop",
                 "format_version": self.format_version,
+                **({} if self.branch is None else {"branch": self.branch}),
                 **(lake or {}),
             },
             "pipeline": {"state": str(self.folder / "state"), "commit_interval": "50ms", **pipeline},
@@ -223,7 +230,7 @@ class Pipeline:
         lake = self.folder
         for rows in (
             oracle.lake_rows_pyiceberg(lake.pyiceberg, name, catalog=lake.catalog),
-            oracle.lake_rows_spark(lake.session, f"{lake.catalog}.shop.`{target}`"),
+            oracle.lake_rows_spark(lake.session, lake.spark_name(target)),
             oracle.lake_rows_duckdb(lake.pyiceberg, name, catalog=lake.catalog),
         ):
             oracle.assert_equal(expected, rows, key=key)
@@ -266,11 +273,17 @@ def _first(warm_up: Callable[[Engine], None]) -> Callable[[Engine], None]:
 
 
 @pytest.fixture
-def lake_folder(spark_session: SparkSession) -> Iterator[LakeFolder]:
-    """A lake of the test's own."""
-    folder = LakeFolder(spark_session)
+def lake_folder(spark_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[LakeFolder]:
+    """A lake of the test's own; its parameter is the branch that it is written to."""
+    folder = LakeFolder(spark_session, branch=getattr(request, "param", None))
     yield folder
     folder.remove()
+
+
+#: Has a test run once as ever, and once with all tables on a branch.
+on_a_branch = pytest.mark.parametrize(
+    "lake_folder", [None, pytest.param("staging", marks=pytest.mark.slow)], indirect=True, ids=["main", "branch"]
+)
 
 
 def group(

@@ -282,6 +282,9 @@ def lake_rows_pyiceberg(
     return rows_of_arrow(table.scan(selected_fields=tuple(columns or ("*",))).to_arrow())
 
 
+#: The property of a catalog that says by which branch its tables are read.
+BRANCH = "tests.branch"
+
 #: Where the metadata of a table was, and its rows then.
 _seen: dict[tuple[str, str], tuple[str, Rows]] = {}
 
@@ -341,8 +344,11 @@ def lake_rows_duckdb(
 
 
 def open_table(properties: Mapping[str, str], identifier: str, *, catalog: str = "kuvasz") -> Any:
-    """Return PyIceberg's table; see `open_catalog`."""
-    return open_catalog(properties, catalog=catalog).load_table(identifier)
+    """Return PyIceberg's table; see `open_catalog`. It shows what the branch has that the properties name."""
+    found = open_catalog(properties, catalog=catalog).load_table(identifier)
+    if (ref := found.metadata.refs.get(properties.get(BRANCH, "main"))) is not None:
+        found.metadata = found.metadata.model_copy(update={"current_snapshot_id": ref.snapshot_id})
+    return found
 
 
 def open_catalog(properties: Mapping[str, str], *, catalog: str = "kuvasz") -> Any:
