@@ -239,7 +239,7 @@ ROUTES: Final = (
             200: RouteAnswer(about="What was found, also where it differs.", schema=ref("Verified")),
             **_REFUSED,
             409: RouteAnswer(
-                about="Another one is under way, the map has no such table, or it cannot be compared.", schema=ERROR
+                about="Another one is under way, the map has no such table, or no report came of it.", schema=ERROR
             ),
         },
     ),

@@ -264,7 +264,7 @@ SHAPES: Final[dict[str, Schema]] = {
     "UnpublishedTable": _object("A table that cannot be published.", target=_TEXT, error=_TEXT, hint=_or_null(_TEXT)),
     "Verified": _object(
         "What a comparison found.",
-        exit_code=_told(_WHOLE, "0: equal, or all mended; 4: keys differ; 1: something could not be compared."),
+        exit_code=_told(_WHOLE, "0: equal, or all mended; 4: keys differ; else: something could not be compared."),
         reports=_told(listed({"type": "object"}), "One for each table of each source."),
     ),
     "MapDifference": _object(

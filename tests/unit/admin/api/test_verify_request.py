@@ -31,7 +31,7 @@ def command(monkeypatch: pytest.MonkeyPatch, code: int, out: object, err: str = 
     monkeypatch.setattr(verify_request.VerificationRequests.__init__, "__defaults__", (program,))
 
 
-@pytest.mark.parametrize("code", [0, 1, 4])
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5])
 def test_what_it_reports_is_answered(world: WritableWorld, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     command(monkeypatch, code, [{"target": "shop.items", "error": "not a-secret"}])
     world.loaded = load(world.file, None, {"pipeline.workers": "3"})
