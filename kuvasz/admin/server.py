@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets as random_secrets
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from kuvasz.state.ports import StateStore, StoredAddress, StoredNotices, StoredNumbers
 
 _log = EventLog(__name__)
+
+#: Seconds until someone looks again who came to grief.
+AGAIN_S = 10.0
 
 #: Seconds that answers under way get when kuvasz stops.
 _STOP_S = 2.0
@@ -109,22 +112,23 @@ async def serve(
 @contextlib.asynccontextmanager
 async def _observing(server: AdminServer, webhooks: Webhooks) -> AsyncIterator[None]:
     try:
-        async with _beside(_watch(server.observer.run()), "observer"):
+        async with _beside(server.observer.run, "observer"):
             with server.report.hearing(), webhooks.telling():
                 async with (
-                    server.changes.telling(), server.telling(), _beside(server.cut_schedule.run(), "cuts"),
-                    _beside(server.verify_schedule.run(), "verify"), _beside(_watch(server.pages.lags.run()), "lags"),
-                    _beside(_watch(webhooks.run()), "notify"),
+                    server.changes.telling(), server.telling(), _beside(server.cut_schedule.run, "cuts"),
+                    _beside(server.verify_schedule.run, "verify"), _beside(server.pages.lags.run, "lags"),
+                    _beside(webhooks.run, "notify"),
                 ):  # fmt: skip
                     yield
     finally:
+        server.verify_schedule.close()
         server.observer.close()
 
 
 @contextlib.asynccontextmanager
-async def _beside(coroutine: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Run a task while the body runs."""
-    task = asyncio.create_task(coroutine, name=name)
+async def _beside(look: Callable[[], Coroutine[Any, Any, None]], name: str) -> AsyncIterator[None]:
+    """Have someone look now and then while the body runs."""
+    task = asyncio.create_task(_watch(look), name=name)
     try:
         yield
     finally:
@@ -135,19 +139,22 @@ async def _beside(coroutine: Coroutine[Any, Any, None], name: str) -> AsyncItera
 
 def _living(live_map: LiveMap) -> AbstractAsyncContextManager[None]:
     """Have the map's file read again while the body runs."""
-    return _beside(live_map.run(), "map")
+    return _beside(live_map.run, "map")
 
 
 def _renewing(tls: Tls | None) -> AbstractAsyncContextManager[None]:
     """Have the certificate read again while the body runs, if there is one."""
-    return contextlib.nullcontext() if tls is None else _beside(tls.run(), "tls")
+    return contextlib.nullcontext() if tls is None else _beside(tls.run, "tls")
 
 
-async def _watch(looking: Coroutine[Any, Any, None]) -> None:
-    try:
-        await looking
-    except Exception:  # noqa: BLE001 (the owner of the task: who only looks must stop nothing)
-        _log.tell(Event.BUG_IN_OBSERVER)
+async def _watch(look: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Look until cancelled: what is seen of a moment, as that there is no thread to be had, must not be the last."""
+    while True:
+        try:
+            await look()
+        except Exception:  # noqa: BLE001 (the owner of the task: who only looks must stop nothing)
+            _log.tell(Event.BUG_IN_OBSERVER)
+        await asyncio.sleep(AGAIN_S)
 
 
 class AdminServer:

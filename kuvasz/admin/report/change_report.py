@@ -133,7 +133,10 @@ class ChangeReport:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
-            await asyncio.to_thread(self.tell)  # hundreds of lines take longer than a reader may wait
+            try:
+                await asyncio.to_thread(self.tell)  # hundreds of lines take longer than a reader may wait
+            except Exception:  # noqa: BLE001 (the owner of the task: the next minute is told all the same)
+                _log.tell(Event.BUG_IN_OBSERVER)
 
 
 def _counts(changed: Sequence[SourceChanges]) -> dict[str, object]:

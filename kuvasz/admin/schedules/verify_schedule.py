@@ -77,16 +77,17 @@ class VerificationSchedule:
 
     async def run(self) -> None:
         """Compare until cancelled."""
-        try:
-            # Before that what is known to differ would be told no more.
-            while not await asyncio.to_thread(self._has_read):  # noqa: ASYNC110 (nobody tells)
-                await asyncio.sleep(_LOOK_S)
-            while True:
-                pause_s = await self.look()
-                await asyncio.sleep(pause_s)
-        finally:
-            self._is_over = True
-            self._thread.shutdown(wait=False, cancel_futures=True)
+        # Before that what is known to differ would be told no more.
+        while not await asyncio.to_thread(self._has_read):  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(_LOOK_S)
+        while True:
+            pause_s = await self.look()
+            await asyncio.sleep(pause_s)
+
+    def close(self) -> None:
+        """Let go of the thread; what is under way there ends by itself."""
+        self._is_over = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def look(self) -> float:
         """Compare a table if one is due; return the seconds after which to look again."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kuvasz.admin import server as admin_server
 from kuvasz.admin import views
 from kuvasz.admin.server import serve
 from kuvasz.admin.views import ErrorView
 from kuvasz.errors import ConfigError, LakeError
+from kuvasz.events import Event
 from kuvasz.ports import Upkeep
 from kuvasz.state.tables import State
 from tests.support.admin_world import AdminWorld
@@ -203,3 +206,34 @@ def test_a_map_that_is_from_no_file_is_not_read_again(world: AdminWorld) -> None
 @pytest.mark.parametrize("body", [{"dry_run": "true"}, {"dry_run": 1}, {"dry_run": None}, {"dryrun": True}])
 def test_a_reload_that_is_asked_for_in_other_words_is_none(world: AdminWorld, body: dict[str, Any]) -> None:
     assert world.ask("/api/map/reload", body=body)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        "observer.Observer", "live_map.LiveMap", "notices.webhooks.Webhooks", "pages.lag_history.LagHistory",
+        "schedules.cut_schedule.CutSchedule", "schedules.verify_schedule.VerificationSchedule",
+    ],
+)  # fmt: skip
+def test_who_looks_now_and_then_looks_again_after_what_nobody_thought_of(
+    world: AdminWorld, who: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[int] = []
+
+    async def run(_: object) -> None:
+        looks.append(1)
+        if len(looks) < 3:
+            raise RuntimeError("can't start new thread")
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(f"kuvasz.admin.{who}.run", run)
+    monkeypatch.setattr(admin_server, "AGAIN_S", 0.0)
+
+    async def wait(_: object, __: str) -> None:
+        while len(looks) < 3:  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(0.01)
+
+    with caplog.at_level(logging.ERROR, "kuvasz"):
+        world.live(wait)
+    told = [record for record in caplog.records if record.getMessage() == Event.BUG_IN_OBSERVER.message]
+    assert len(told) == 2
