@@ -427,6 +427,12 @@ def resume_of(table: object) -> str:
     return _command("resume", table)
 
 
+def mistake_at(source: str, error: BaseException) -> SourceError:
+    """Return what a mistake of ours at a source, or an answer that nobody thought of, is told as."""
+    message = f"{place_of(source)}: {type(error).__name__}: {str(error)[:200]}"
+    return SourceError(message, hint="this is a mistake in kuvasz: report it with the log; it is tried again")
+
+
 def start_over(source: str) -> str:
     """Return what to do when a source cannot go on from where the lake stands."""
     command = f"kuvasz resync --sid {shlex.quote(source)}"

@@ -25,8 +25,8 @@ from kuvasz.errors import (
     SlotLost,
     SourceError,
     SourceReplaced,
+    mistake_at,
     ours_in,
-    place_of,
 )
 from kuvasz.events import Event, EventLog
 from kuvasz.own_thread import in_thread
@@ -155,8 +155,7 @@ class SourceSync:
         while isinstance(error, BaseExceptionGroup):
             _, others = error.split(KuvaszError)  # ours are known, and came beside it
             error = (others or error).exceptions[0]
-        message = f"{place_of(self.source.name)}: {type(error).__name__}: {str(error)[:200]}"
-        return SourceError(message, hint="this is a mistake in kuvasz: report it with the log; it is tried again")
+        return mistake_at(self.source.name, error)
 
     async def _lost(self, error: SlotLost) -> None:
         """Have everything copied again, if the map or a person says so; without a word, wait."""

@@ -77,6 +77,14 @@ class StatusClock:
         loop = asyncio.get_running_loop()
         due_s = loop.time() + min(self._options.confirm_interval_s, self._interval_s)
         self._timer = loop.call_at(self._options.beat(due_s), self._tick)
+        try:
+            self._look()
+        except Exception as error:  # noqa: BLE001 (nobody else is told: the loop only prints it, each time)
+            _log.tell(Event.SOURCE_UNFORESEEN, source=self._source, error=str(error))
+            self._wake.fail(errors.mistake_at(self._source, error))
+
+    def _look(self) -> None:
+        """Tell the server, if that is due."""
         now = time.monotonic()
         since_status_s = now - (self._facts.last_status_at or 0.0)
         is_news = self._confirmable_lsn() > self._facts.confirmed_lsn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import SourceError
+from kuvasz.events import Event
 from kuvasz.source.reading.facts import ReaderFacts
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.shutdown import ShutdownWatch
@@ -152,3 +154,18 @@ def test_a_server_that_is_shutting_down_is_left(monkeypatch: pytest.MonkeyPatch)
     assert "source eu: the server is shutting down, and waits for what is not in the lake yet" in str(
         world.wake.failure
     )
+
+
+def test_what_nobody_thought_of_ends_the_connection_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Else nothing is ever confirmed again of a stream that goes on, and its server keeps all WAL."""
+    world = World()
+
+    async def life() -> None:
+        world.error = RuntimeError("nobody thought of this")  # type: ignore[assignment]
+        await asyncio.wait_for(world.wake.called.wait(), 5)
+
+    with caplog.at_level(logging.ERROR, "kuvasz"):
+        world.run(life)
+    assert world.wake.failure is not None
+    assert "RuntimeError: nobody thought of this" in str(world.wake.failure)
+    assert [record.getMessage() for record in caplog.records] == [Event.SOURCE_UNFORESEEN.message]
