@@ -344,6 +344,8 @@ def secret_values(filled: object) -> set[str]:
     for path, text in _texts(filled, ()):
         if "://" in text:
             found |= secrets.url_secrets(text)
+        if "-D" in text:
+            found |= secrets.java_secrets(text)
         if path and secrets.is_secret_name(str(path[-1])):
             found.add(text)
     return found - {""}

@@ -57,6 +57,11 @@ _URL_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.\-]*://[^\s:/?#@'\"]*):(?:[^\s?'\"]
 #: ``password=…`` and ``sslpassword=…`` in a url's query or in libpq's keyword form, quoted or not.
 _PASSWORD_PARAMETER = re.compile(r"((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&'\",;)]+)", re.IGNORECASE)
 
+#: A property that Java is given as an option, its value quoted or not.
+_JAVA_PROPERTY = re.compile(
+    r"""(?:^|[\s'"])-D(?P<name>[^\s=]+)=(?:(?P<mark>['"])(?P<quoted>.*?)(?P=mark)|(?P<value>\S*))"""
+)
+
 #: Such secrets are replaced only where they stand alone: hiding each "a" would hide the log, the password
 #: ``postgres`` would take a part of every url with it, and ``shop_eu`` of a slot's name. Within urls their shape
 #: gives them away.
@@ -231,6 +236,12 @@ def url_secrets(url: str) -> set[str]:
         if "password" in name.lower():
             found.add(value)
     return {form for text in found for form in (text, urllib.parse.unquote(text)) if form}
+
+
+def java_secrets(options: str) -> set[str]:
+    """Return what options of Java set under the name of a secret, as ``-Daws.secretKey=…``."""
+    found = _JAVA_PROPERTY.finditer(options)
+    return {one["quoted"] or one["value"] for one in found if is_secret_name(one["name"])}
 
 
 class Redactor:

@@ -21,6 +21,12 @@ _QUOTED = re.compile(
 )
 _LEFT_OUT = "'…'"
 
+#: What Spark hands on: to a file system, a catalog, and as variables to its processes.
+_HANDED_ON = (
+    "spark.hadoop.", "spark.sql.catalog.", "spark.executorEnv.", "spark.kubernetes.driverEnv.",
+    "spark.yarn.appMasterEnv.",
+)  # fmt: skip
+
 #: What cannot be a secret, whatever its property is called.
 _HARMLESS = re.compile(r"(?i)true|false|\d{1,9}|\d{1,6}(\.\d{1,6})?|\d{1,6} ?[kmgt]?i?b?|\d{1,6} ?(ms|s|m|h|d|min)")
 
@@ -50,9 +56,8 @@ def _properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _conf(given: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark's settings; what goes on to a catalog or a file system is as any property of the lake."""
-    handed_on = ("spark.hadoop.", "spark.sql.catalog.")
-    return {**given, **_properties({name: value for name, value in given.items() if name.startswith(handed_on)})}
+    """Return Spark's settings; what goes on to others, and is theirs to name, is as any property of the lake."""
+    return {**given, **_properties({name: value for name, value in given.items() if name.startswith(_HANDED_ON)})}
 
 
 def _is_harmless(name: str, value: str) -> bool:

@@ -200,6 +200,16 @@ def test_secrets_are_known_and_nothing_shows_them(tmp_path: Path) -> None:
         assert secret not in str(result.config)
 
 
+def test_what_java_is_given_under_a_secrets_name_is_one(tmp_path: Path) -> None:
+    options = "-Xss4m -Daws.secretKey=Hidden1 -Dmy.token='Hidden 2' -Daws.region=eu-west-1 -Dmy.password="
+    text = f'spark: {{conf: {{spark.driver.extraJavaOptions: "{options}"}}}}\n' + SHOP
+    result = loaded(tmp_path, text)
+    assert result.secrets == {"geheim", "Hidden1", "Hidden 2"}
+    shown = effective.yaml(result)
+    assert "Hidden" not in shown
+    assert "-Daws.region=eu-west-1" in shown
+
+
 TOKENS = """\
 server:
   tokens:

@@ -20,7 +20,8 @@ lake:
     my.file: ${file:key}
     io.threads: "8"
 spark:
-  conf: {spark.hadoop.my.account: geheim4, spark.executor.memory: 2g, spark.app.tag: nightly}
+  conf: {spark.hadoop.my.account: geheim4, spark.executor.memory: 2g, spark.app.tag: nightly,
+    spark.executorEnv.MINE: geheim9, spark.kubernetes.driverEnv.MINE: geheim9, spark.yarn.appMasterEnv.MINE: geheim9}
 pipeline: {mask_secret: "${SECRET}"}
 databases:
 - database: shop
@@ -42,7 +43,10 @@ def test_secrets_unknown_properties_and_texts_in_expressions_are_left_out(tmp_pa
     assert told["lake"]["properties"]["io.threads"] == "8"
     assert told["lake"]["properties"]["s3.endpoint"] == "https://me:***@store"
     assert told["spark"]["conf"] == {
-        "spark.hadoop.my.account": "***", "spark.executor.memory": "2g", "spark.app.tag": "nightly"}  # fmt: skip
+        "spark.hadoop.my.account": "***", "spark.executor.memory": "2g", "spark.app.tag": "nightly",
+        "spark.executorEnv.MINE": "***", "spark.kubernetes.driverEnv.MINE": "***",
+        "spark.yarn.appMasterEnv.MINE": "***",
+    }  # fmt: skip
     tables = told["databases"][0]["tables"]
     assert tables["items"] == {"filter": "city = '…' AND `a column` > 3", "set": {"id": "id", "x": "concat(y, '…')"}}
     assert tables["events"]["route"]["by"] == "nullif(kind, '…')"
