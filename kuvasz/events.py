@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from logging import DEBUG, ERROR, INFO, WARNING
 from typing import TypeAlias
 
 _TRACEBACK = "traceback"
+
+#: Between two words on what goes on happening, and on what comes and goes.
+_AGAIN_S = 3600.0
+_SOON_S = 60.0
 
 
 @enum.unique
@@ -296,4 +302,30 @@ class EventLog:
             listener(event, facts)
 
 
-__all__ = ["Event", "EventLog", "Listener", "heard_by"]
+class EventLimit:
+    """When to tell of what may happen again with all that is done: as it begins, and once an hour while it lasts.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    __slots__ = ("_clock", "_due", "_soon")
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._due = self._soon = -math.inf
+
+    def is_news(self) -> bool:
+        """Take note that it happens again; return whether to tell of it."""
+        now = self._clock()
+        if now < self._due:
+            return False
+        self._due, self._soon = now + _AGAIN_S, now + _SOON_S
+        return True
+
+    def over(self) -> None:
+        """Take note that all went well: what happens after that is news, unless it comes and goes."""
+        self._due = self._soon
+
+
+__all__ = ["Event", "EventLimit", "EventLog", "Listener", "heard_by"]

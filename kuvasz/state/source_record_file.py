@@ -16,7 +16,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.ports import SourceRecord, StoredRecord
 
 _log = EventLog(__name__)
@@ -41,6 +41,7 @@ class SourceRecordFile(StoredRecord):
         self._path = folder / FOLDER / f"{source}.json"
         self._boot_id = _boot_id() if boot_id is None else boot_id
         self._descriptor: int | None = None
+        self._failing = EventLimit()  # it is written each second
         self.standing = self._load()
 
     @property
@@ -70,7 +71,8 @@ class SourceRecordFile(StoredRecord):
         """Have the disk keep it: it then counts even after the machine lost power."""
         if self._descriptor is None:
             return
-        self._write(is_closed=True)
+        if not self._write(is_closed=True):
+            return
         try:
             os.fsync(self._descriptor)
         except OSError as error:
@@ -78,7 +80,8 @@ class SourceRecordFile(StoredRecord):
         os.close(self._descriptor)
         self._descriptor = None
 
-    def _write(self, *, is_closed: bool) -> None:
+    def _write(self, *, is_closed: bool) -> bool:
+        """Write the record over the one before; returns whether it could be."""
         record = json.dumps({**self.standing.as_json(), "boot_id": self._boot_id, "is_closed": is_closed})
         try:
             if self._descriptor is None:
@@ -88,9 +91,16 @@ class SourceRecordFile(StoredRecord):
             os.pwrite(self._descriptor, record.ljust(_RECORD_BYTES).encode(), 0)
         except OSError as error:
             # A record that is too old would cry wolf; and the stream is worth more than the file.
-            _log.tell(Event.STANDING_FAILED, file=str(self._path), error=str(error))
+            if self._failing.is_news():
+                _log.tell(Event.STANDING_FAILED, file=str(self._path), error=str(error))
             with contextlib.suppress(OSError):
                 self._path.unlink()
+            if self._descriptor is not None:  # it has no name any more: what is written next is to have one
+                os.close(self._descriptor)
+                self._descriptor = None
+            return False
+        self._failing.over()
+        return True
 
 
 def _boot_id() -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from kuvasz import private_folder
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.model import SourcePosition
 from kuvasz.state.ports import FormerPosition, TableWitness, Witness
 
@@ -36,6 +36,7 @@ class WitnessFiles(Witness):
         self._folder = folder / FOLDER
         self._lock = threading.Lock()
         self._seen: dict[str, TableWitness] = {}
+        self._failing = EventLimit()  # each commit of each table writes one
 
     @override
     def known(self, table: str) -> Mapping[str, int]:
@@ -97,7 +98,10 @@ class WitnessFiles(Witness):
         try:
             private_folder.exchange(file, json.dumps(noted), is_durable=False)
         except OSError as error:  # an older witness is one all the same
-            _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
+            if self._failing.is_news():
+                _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
+        else:
+            self._failing.over()
 
     def _file(self, table: str) -> Path:
         return self._folder / f"{hashlib.sha256(table.encode()).hexdigest()[:32]}.json"

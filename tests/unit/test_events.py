@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from kuvasz.events import Event, EventLog, heard_by
+from kuvasz.events import Event, EventLimit, EventLog, heard_by
 
 
 def test_events_of_one_code_stand_together_and_differ_in_their_messages() -> None:
@@ -49,3 +49,20 @@ def test_whoever_listens_hears_all_that_is_told_meanwhile_printed_or_not() -> No
         log.tell(Event.WRITTEN, worker=0)
     log.tell(Event.CAUGHT_UP)
     assert heard == [(Event.SLOT_WAITS, {"source": "eu"}), (Event.WRITTEN, {"worker": 0})]
+
+
+def test_what_happens_again_and_again_is_told_as_it_begins_and_once_an_hour() -> None:
+    now = 1000.0
+    repeated = EventLimit(lambda: now)
+
+    def told(seconds: float) -> bool:
+        nonlocal now
+        now += seconds
+        return repeated.is_news()
+
+    assert [told(0), told(1), told(3598), told(1), told(1)] == [True, False, False, True, False]
+    repeated.over()
+    assert [told(1), told(57), told(1)] == [False, False, True], "it comes and goes"
+    now += 100
+    repeated.over()
+    assert told(0)

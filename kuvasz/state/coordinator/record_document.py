@@ -14,7 +14,7 @@ from typing import Any
 from typing_extensions import override
 
 from kuvasz.errors import StateError
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.coordinator.documents import Documents
 from kuvasz.state.ports import SourceRecord, StoredRecord
 
@@ -33,6 +33,7 @@ class RecordDocument(StoredRecord):
         self._documents = documents
         self._source = source
         self._written: dict[str, Any] | None = None
+        self._failing = EventLimit()  # it is written each second
 
     @functools.cached_property
     @override
@@ -74,7 +75,10 @@ class RecordDocument(StoredRecord):
             self._documents.put({self._source: document})
             self._written = document
         except StateError as error:  # the stream is worth more, and without the coordinator it ends anyway
-            _log.tell(Event.STANDING_FAILED, file=self.place, error=str(error))
+            if self._failing.is_news():
+                _log.tell(Event.STANDING_FAILED, file=self.place, error=str(error))
+        else:
+            self._failing.over()
 
 
 __all__ = ["RecordDocument"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing_extensions import override
 
 from kuvasz.errors import StateError
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.model import SourcePosition
 from kuvasz.state.coordinator.documents import Documents
 from kuvasz.state.ports import FormerPosition, TableWitness, Witness
@@ -31,6 +31,7 @@ class WitnessDocuments(Witness):
         self._lock = threading.Lock()
         self._seen: dict[str, TableWitness] = {}
         self._seen_under = 0
+        self._failing = EventLimit()  # each commit of each table writes one
 
     @override
     def known(self, table: str) -> Mapping[str, int]:
@@ -76,8 +77,10 @@ class WitnessDocuments(Witness):
                 seen = self._of(table)  # what is not known is not written over, either
                 if change(seen):
                     self._documents.put({table: seen.as_json()})
+                    self._failing.over()
             except StateError as error:  # an older witness is one all the same
-                _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
+                if self._failing.is_news():
+                    _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
 
     def _of(self, table: str) -> TableWitness:
         if self._seen_under != self._number():  # another process may have written since

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from kuvasz.errors import StateError
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.ports import StoredNotices
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class NoticeDocuments(StoredNotices):
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
+        self._failing = EventLimit()  # they are kept each second
 
     @override
     def all(self) -> dict[str, Mapping[str, Any]]:
@@ -38,7 +39,10 @@ class NoticeDocuments(StoredNotices):
         try:
             self._documents.put({name: told})
         except StateError as error:
-            _log.tell(Event.NOTICES_UNKEPT, file=self._documents.place, error=str(error))
+            if self._failing.is_news():
+                _log.tell(Event.NOTICES_UNKEPT, file=self._documents.place, error=str(error))
+        else:
+            self._failing.over()
 
 
 __all__ = ["NoticeDocuments"]

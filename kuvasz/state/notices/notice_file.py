@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from kuvasz import private_folder
 from kuvasz.errors import StateError, unreadable
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.ports import StoredNotices
 
 _log = EventLog(__name__)
@@ -29,6 +29,7 @@ class NoticeFile(StoredNotices):
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
+        self._failing = EventLimit()  # it is kept each second
         self._lock = threading.Lock()  # each webhook has a thread, and keeps its own part of it
 
     @override
@@ -50,7 +51,10 @@ class NoticeFile(StoredNotices):
                 text = json.dumps({**self.all(), name: told})
                 private_folder.exchange(self._file, text, is_private=True)
         except (OSError, StateError) as error:
-            _log.tell(Event.NOTICES_UNKEPT, file=str(self._file), error=str(error))
+            if self._failing.is_news():
+                _log.tell(Event.NOTICES_UNKEPT, file=str(self._file), error=str(error))
+        else:
+            self._failing.over()
 
 
 __all__ = ["FILE", "NoticeFile"]

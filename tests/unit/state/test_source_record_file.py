@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from kuvasz.events import Event
 from kuvasz.state.ports import SourceRecord
 from kuvasz.state.source_record_file import FOLDER, SourceRecordFile
 
@@ -34,9 +38,25 @@ def test_a_damaged_file_says_nothing(tmp_path: Path, text: str) -> None:
     assert SourceRecordFile(tmp_path, "shop_eu", "boot").standing == SourceRecord()
 
 
-def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_stops_nothing_and_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / FOLDER).write_text("")
     file = SourceRecordFile(tmp_path, "shop_eu", "boot")
     file.update(KNOWN)
-    file.confirming(KNOWN.confirmed_lsn + 1)
-    assert file.standing.confirmed_lsn == KNOWN.confirmed_lsn + 1
+    for number in range(1, 10):  # each second, for as long as its source has changes
+        file.confirming(KNOWN.confirmed_lsn + number)
+    assert file.standing.confirmed_lsn == KNOWN.confirmed_lsn + 9
+    assert [record.getMessage() for record in caplog.records] == [Event.STANDING_FAILED.message]
+
+
+def test_what_could_not_be_written_is_there_with_what_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """File systems that write nothing in place need room for that, too."""
+    file = SourceRecordFile(tmp_path, "shop_eu", "boot")
+    file.update(KNOWN)
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", Mock(side_effect=OSError(errno.ENOSPC, "no space left on device")))
+        file.confirming(KNOWN.confirmed_lsn + 1)
+        assert SourceRecordFile(tmp_path, "shop_eu", "boot").standing == SourceRecord()
+    file.confirming(KNOWN.confirmed_lsn + 2)
+    assert SourceRecordFile(tmp_path, "shop_eu", "boot").standing.confirmed_lsn == KNOWN.confirmed_lsn + 2

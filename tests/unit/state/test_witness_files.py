@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from kuvasz.state.witness_files import FOLDER, WitnessFiles
 
 
@@ -18,7 +20,7 @@ def test_there_is_a_file_for_each_table_of_which_there_is_something_to_note(tmp_
     assert len(list((tmp_path / FOLDER).iterdir())) == 2
 
 
-def test_what_cannot_be_read_or_written_is_no_witness(tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_written_is_no_witness(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     witness = WitnessFiles(tmp_path)
     witness.note("shop.items", {"eu": 10})
     (file,) = (tmp_path / FOLDER).iterdir()
@@ -26,4 +28,7 @@ def test_what_cannot_be_read_or_written_is_no_witness(tmp_path: Path) -> None:
     assert WitnessFiles(tmp_path).known("shop.items") == {}
     blocked = tmp_path / "blocked"
     blocked.write_text("")
-    WitnessFiles(blocked).note("shop.items", {"eu": 10})
+    cut_off = WitnessFiles(blocked)
+    for number in range(10):  # of each commit of each table
+        cut_off.note(f"shop.items{number % 2}", {"eu": 10 + number})
+    assert [record.event for record in caplog.records] == ["witness_failed"]  # type: ignore[attr-defined]

@@ -39,7 +39,9 @@ def test_two_that_are_kept_at_once_are_both_kept(tmp_path: Path, caplog: pytest.
 
 def test_what_cannot_be_kept_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "state").write_text("a file in the folder's place")
-    NoticeFile(tmp_path / "state").put("hook", {"number": 1})
+    file = NoticeFile(tmp_path / "state")
+    for number in range(10):  # each second
+        file.put("hook", {"number": number})
     assert [record.event for record in caplog.records] == ["notices_unkept"]  # type: ignore[attr-defined]
 
 
