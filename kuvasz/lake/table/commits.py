@@ -179,7 +179,7 @@ class Commits:
         self._past.note()
         self._definition.remove(changeset.obsolete)
         with self._lock.certain():  # it may merge what there is of a large index
-            self._index.mark()
+            self._index.places.mark()
         self._index.note(sum(file.rows for file, _ in changeset.added.values()))
 
     def advance(self, positions: Mapping[str, SourcePosition]) -> None:

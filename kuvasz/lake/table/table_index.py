@@ -118,10 +118,6 @@ class TableIndex:
         self.files.let_go()
         self._open.void(is_set_back=True)
 
-    def mark(self) -> None:
-        """Have what it was told since the last commit be of one that is there."""
-        self.places.mark()
-
     def note(self, rows: int) -> None:
         """Note that a commit with so many new rows was marked; from time to time that is made durable."""
         self._checkpoints.count(self.places, rows, self.snapshot_id, self.sequence)

@@ -50,6 +50,7 @@ def test_nobody_looks_at_a_table_that_was_let_go_of_meanwhile(
     monkeypatch.setattr(mine._tables, "all", lambda: [first, second])
     monkeypatch.setattr(first, "look", lambda: mine.let_go(TARGET))
     brought = {"eu": world.position("eu") + 1000}
+    second.index.reset()
     monkeypatch.setattr(second.past, "_witness", SimpleNamespace(known=lambda _: brought, given_up=lambda _: {}))
     ahead: list[Callable[[], object]] = []
     pool = SimpleNamespace(submit=lambda *given: ahead.append(functools.partial(*given)))
