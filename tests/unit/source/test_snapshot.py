@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import pickle
+import time
+from types import SimpleNamespace
 
 import pytest
 
-from kuvasz.errors import SourceError
+from kuvasz.errors import SourceError, SourceSlow
 from kuvasz.model import TableName
+from kuvasz.source import conninfo, copy_out
 from kuvasz.source.snapshot import CopyRange
 
 
@@ -47,3 +50,26 @@ def test_a_password_that_is_not_there_is_the_one_of_before():
         raise SourceError("cannot read the file")
 
     assert copy_range(url=url).as_of_now() == copy_range()
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_hurried_range_waits_no_longer_for_its_transaction_to_begin_than_for_rows(monkeypatch, is_silent):
+    """The server may wait for a lock, or be silent; what it refuses at once is no matter of time."""
+    asked = []
+
+    def execute(_, statements, answer_s=None):
+        asked.append(answer_s)
+        time.sleep(0.02 if is_silent else 0)
+        raise SourceError("it has not answered")
+
+    monkeypatch.setattr(copy_out, "HURRY_S", 0.01 if is_silent else 60)
+    monkeypatch.setattr(conninfo, "connect_pq", lambda *_: SimpleNamespace(finish=lambda: None))
+    monkeypatch.setattr(conninfo, "execute", execute)
+    for sent, kind in (
+        (copy_range().hurried(), SourceSlow if is_silent else SourceError),
+        (copy_range(), SourceError),
+    ):
+        with pytest.raises(SourceError) as caught:
+            next(sent.read())
+        assert type(caught.value) is kind
+    assert asked == [copy_out.HURRY_S, None]
