@@ -9,7 +9,7 @@ import pytest
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
 from tests.support.lake import LakeFolder, Pipeline, group
-from tests.support.oracle import source_rows
+from tests.support.oracle import open_table, source_rows
 from tests.support.postgres import Database, create_database, drop_database, needs
 from tests.support.verify_bench import Bench
 from tests.support.waiting import wait_until
@@ -80,6 +80,85 @@ def test_generated_columns_are_left_out_however_they_are_made(database: Database
             lambda: set(pipeline.rows("prices")) == set(database.execute("SELECT id, n, label, note FROM prices")),
             lambda: f"the new column is there: {pipeline.errors()}",
         )
+
+
+#: What sends generated columns: nothing, a publication of the user's (18+), or a list of columns in it (18+).
+SENDS = ("", " (id, n, kept, label)", ", publish_generated_columns = stored")
+
+
+@pytest.mark.parametrize("version", [14, 16, 18])
+@pytest.mark.parametrize("sends", SENDS, ids=["own", "listed", "stored"])
+def test_stored_generated_columns_of_each_type_are_in_neither_copy_nor_stream(
+    request: pytest.FixtureRequest, lake_folder: LakeFolder, version: int, sends: str
+) -> None:
+    """Whether messages have them or not, values stay with their columns, also when generated ones come and go."""
+    if sends and version < 18:
+        pytest.skip("stored generated columns are published from PostgreSQL 18 on")
+    database = create_database(request.getfixturevalue(f"postgres{version}"))
+    types = ("clone", "append", "history", "changelog")
+    try:
+        for table in types:
+            database.execute(
+                f"CREATE TABLE {table} (id int PRIMARY KEY, kept int GENERATED ALWAYS AS (n * 2) STORED, n int,"
+                f" label text); INSERT INTO {table} (id, n, label) SELECT i, i, 'copied' FROM generate_series(1, 5) i"
+            )
+        if sends:
+            columns, options = ("", sends) if "=" in sends else (sends, "")
+            listed = ", ".join(f"{table}{columns}" for table in types)
+            by_root = "publish_via_partition_root = true"
+            database.execute(f"CREATE PUBLICATION kuvasz_shop_eu FOR TABLE {listed} WITH ({by_root}{options})")
+        config = lake_folder.config(group({"eu": database}, {table: {"type": table} for table in types}))
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            past = set(database.execute("SELECT id, n, label FROM append"))  # which stays in that
+            for table in types:
+                database.execute(f"UPDATE {table} SET n = n + 100, label = 'changed' WHERE id < 3")
+                database.execute(f"INSERT INTO {table} (id, n, label) VALUES (6, 6, 'new')")
+            pipeline.wait_applied(database)
+            for table in types:
+                expected = set(database.execute(f"SELECT id, n, label FROM {table}"))
+                assert now(pipeline, table) - (past - expected if table == "append" else set()) == expected, table
+                assert not {"kept"} & set(names(pipeline, table))
+            if "label" in sends:
+                return  # a column of a list cannot be dropped
+            database.execute("ALTER TABLE clone ALTER kept DROP EXPRESSION")
+            database.execute("INSERT INTO clone (id, n, label, kept) VALUES (7, 7, 'own', 70)")
+            wait_until(
+                lambda: (
+                    "kept" in names(pipeline, "clone")
+                    and now(pipeline, "clone", "kept")
+                    == set(database.execute("SELECT id, n, label, kept FROM clone"))
+                ),
+                lambda: f"it has become an ordinary column: {pipeline.errors()}",
+            )
+            # Messages show no difference where the column was sent before: that it is another one, the catalog tells.
+            past |= set(database.execute("SELECT id, n, label FROM append"))
+            for table in types:
+                database.execute(f"ALTER TABLE {table} DROP kept, ADD kept int GENERATED ALWAYS AS (n * 3) STORED")
+                database.execute(f"UPDATE {table} SET n = n + 1, label = 'again' WHERE id = 4")
+            pipeline.wait_applied(database)
+            for table in types:
+                expected = set(database.execute(f"SELECT id, n, label FROM {table}"))
+                assert now(pipeline, table) - (past - expected if table == "append" else set()) == expected, table
+    finally:
+        drop_database(database)
+
+
+def names(pipeline: Pipeline, table: str) -> list[str]:
+    """Return the columns of a lake table."""
+    found = open_table(pipeline.folder.pyiceberg, f"shop.{table}", catalog=pipeline.folder.catalog)
+    return [field.name for field in found.schema().fields]
+
+
+def now(pipeline: Pipeline, table: str, *more: str) -> set[tuple]:
+    """Return the rows that a lake table says its source has."""
+    opened = open_table(pipeline.folder.pyiceberg, f"shop.{table}", catalog=pipeline.folder.catalog)
+    rows = opened.scan().to_arrow().to_pylist()
+    if table == "history":
+        rows = [row for row in rows if not row["kvsz_deleted"] and row["kvsz_end"].year == 9999]
+    if table == "changelog":
+        rows = list({row["id"]: row for row in sorted(rows, key=lambda row: (row["_lsn"], row["_ordinal"]))}.values())
+    return {tuple(row[column] for column in ("id", "n", "label", *more)) for row in rows}
 
 
 @pytest.mark.parametrize("how", ["STORED", "VIRTUAL"])
