@@ -349,6 +349,18 @@ def blocking(session: psycopg.Connection[Any]) -> Iterator[pq.abc.PGconn]:
             pgconn.nonblocking = 1
 
 
+@contextlib.contextmanager
+def asked(url: str, place: str) -> Iterator[psycopg.Connection[TupleRow]]:
+    """Give an ordinary session to ask one of several sources: whatever comes of its answers is that one's error.
+
+    Args:
+        url: As for `conninfo`.
+        place: The source, as errors name it.
+    """
+    with failure.contained(place), contextlib.closing(connect(url)) as connection:
+        yield connection
+
+
 def connect_pq(conninfo: str, doing: str = "connect") -> pq.abc.PGconn:
     """Open a session at libpq's level, for replication commands and COPY.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from kuvasz.errors import SlotLost, SourceError, SourceLocked, SourceRefused
+from kuvasz.errors import KuvaszError, SlotLost, SourceError, SourceLocked, SourceRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,9 @@ _CONFLICT_HINT = (
     " max_standby_streaming_delay; it is tried again"
 )
 _RESTART_HINT = "it is tried again; see the server's log if this goes on"
+_UNFORESEEN_HINT = (
+    "report it: this is a mistake in kuvasz, or something else than a PostgreSQL server answers; the others go on"
+)
 _START_OVER = "copy the source again (`on_slot_lost: resync`, or kuvasz resync with its --sid)"
 _NAME_HINT = (
     "a name there has bytes that are no UTF-8, which a database of encoding SQL_ASCII lets pass: give it another name"
@@ -140,6 +143,21 @@ def of(
             hint = mend if mend is not None and rule.kind is SourceRefused else rule.hint.format(role=role)
             return rule.kind(told, hint=hint)
     return SourceError(told, hint=_RESTART_HINT)
+
+
+@contextlib.contextmanager
+def contained(place: str) -> Iterator[None]:
+    """Have whatever happens in a block be the error of one source: its answers may be any, and others are asked.
+
+    Args:
+        place: The source, as errors name it.
+    """
+    try:
+        yield
+    except KuvaszError:
+        raise
+    except Exception as error:
+        raise SourceError(f"{place}: {type(error).__name__}: {str(error)[:200]}", hint=_UNFORESEEN_HINT) from error
 
 
 @contextlib.contextmanager

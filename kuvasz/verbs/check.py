@@ -10,15 +10,25 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kuvasz import errors
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
 from kuvasz.config.model import CatalogType, ClusterRole, Consistency, OnSlotLost, Origin
-from kuvasz.errors import KuvaszError, LakeError, SchemaError, SlotLost, SourceError, SourceReplaced, mend_of
+from kuvasz.errors import (
+    ConfigError,
+    KuvaszError,
+    LakeError,
+    SchemaError,
+    SlotLost,
+    SourceError,
+    SourceReplaced,
+    mend_of,
+)
 from kuvasz.lake.format import layout, schema
 from kuvasz.lake.iceberg import conditions, joint_commits
 from kuvasz.lake.iceberg.conditions import Condition
-from kuvasz.source import conninfo, continuity, inserts, publication, slots
+from kuvasz.source import conninfo, continuity, failure, inserts, publication, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.source.check.preflight import StreamOptions, check_source
@@ -115,7 +125,8 @@ def _of_reader(config: Config) -> list[Finding]:
 def _stream_of(source: Source) -> list[Finding]:
     wanted = StreamOptions(is_staged=True, is_own_alone=source.origin is Origin.NONE)
     try:
-        found = check_source(source.url.get(), source.database, source.sid, (), wanted=wanted)
+        with failure.contained(errors.place_of(source.name)):
+            found = check_source(source.url.get(), source.database, source.sid, (), wanted=wanted)
     except KuvaszError as error:  # a secret file that is gone
         return [_failed(source.object_name, "url", "a url", error)]
     return [one for one in found if one.check in _OF_READER]
@@ -200,12 +211,18 @@ class _Known:
     def source(self, source: Source) -> list[Finding]:
         """Return the findings of one source: if it is another one than the lake has rows of, that alone."""
         try:
-            found = _beside_lake(source, self._positions, lambda: state_of(self._config).record(source.name))
-            if any(finding.check == _CLUSTER for finding in found):
-                return found
-            return found + _source(self._config, source, self._place_of, self._alone)
-        except KuvaszError as error:  # a secret file that is gone
-            return [_failed(source.object_name, "url", "a url", error)]
+            with failure.contained(errors.place_of(source.name)):
+                return self._source(source)
+        except KuvaszError as error:  # a secret file that is gone, or an answer that nobody thought of
+            is_of_url = isinstance(error, ConfigError)
+            check, needed = ("url", "a url") if is_of_url else ("reachable", "an answer")
+            return [_failed(source.object_name, check, needed, error)]
+
+    def _source(self, source: Source) -> list[Finding]:
+        found = _beside_lake(source, self._positions, lambda: state_of(self._config).record(source.name))
+        if any(finding.check == _CLUSTER for finding in found):
+            return found
+        return found + _source(self._config, source, self._place_of, self._alone)
 
     def _positions(self, target: str) -> Mapping[str, SourcePosition]:
         with self._lock:
@@ -250,7 +267,7 @@ def _beside_lake(
     if not known:
         return []
     try:
-        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        with conninfo.asked(source.url.get(), errors.place_of(source.name)) as connection:
             system_id = str(introspect.server(connection).system_identifier)
             slot = slots.describe(connection, source.object_name)
             gap = _gap(source, known, connection, slot, record)
@@ -336,7 +353,7 @@ def _map(source: Source, place_of: PlaceOf, alone: Collection[str]) -> list[Find
     What else is wrong, other checks say.
     """
     try:
-        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        with conninfo.asked(source.url.get(), errors.place_of(source.name)) as connection:
             tables = [spec.table for spec in source.tables]
             loaded = introspect.load_relations(connection, tables, inserts.with_inserts(source.object_name))
     except SourceError:  # the check of the source says so

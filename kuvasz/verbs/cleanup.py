@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError, KuvaszError, mend_of
+from kuvasz.errors import ConfigError, KuvaszError, mend_of, place_of
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.verbs import text
 from kuvasz.verbs.check import THREADS
@@ -75,7 +74,7 @@ def clean(source: Source) -> list[Step]:
     """Drop slot and publication of one source."""
     name = source.object_name
     try:
-        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        with conninfo.asked(source.url.get(), place_of(source.name)) as connection:
             # The slot first: it keeps WAL, and a publication that goes before it would break its stream.
             slot = _drop(source.name, "slot", name, lambda: slots.drop(connection, name))
             if slot.error is not None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kuvasz import typemap
+from kuvasz import errors, typemap
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import PlaceOf, nowhere
@@ -130,7 +129,7 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
     try:
         url = source.url.get()
         plan = dataclasses.replace(plan, location=conninfo.location(url))
-        with contextlib.closing(conninfo.connect(url)) as connection:
+        with conninfo.asked(url, errors.place_of(source.name)) as connection:
             _refuse_stranger(source, connection, lake)
             mapped = source
             source = _renamed(connection, source_members.found(source, connection), lake)

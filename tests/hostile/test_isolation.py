@@ -22,6 +22,7 @@ from kuvasz.errors import SourceError
 from kuvasz.source import conninfo
 from kuvasz.source.reading.connection import Connection
 from kuvasz.state.tables import State
+from kuvasz.verbs import check, plan
 from tests.support.lake import MemoryPipeline, group
 from tests.support.liar import LIES, liar
 from tests.support.postgres import Database, create_database, drop_database
@@ -179,6 +180,22 @@ def test_an_answer_that_nobody_thought_of_is_its_sources_error(
         wait_until(lambda: pipeline.app.sync("shop_ill0").error is not None, "it is told")
         between.lies = {}
         wait_until(lambda: of(pipeline, "ill0") == [("ill0", 2, 2, None)], lambda: f"it comes: {pipeline.errors()}")
+
+
+def test_a_verb_that_asks_all_sources_says_what_is_wrong_with_one_and_goes_on(
+    tmp_path: Path, well: Database, ill: Database, between: Proxy
+) -> None:
+    ((name,),) = ill.execute("SELECT system_identifier::text FROM pg_control_system()")
+    between.lies = {name.encode(): b"not a number".ljust(len(name), b"?")}
+    asked = config(tmp_path, mixed(well, through(between, ill)))
+    checked = check.findings(asked)
+    blocking = [one.value for one in checked if one.source == "kuvasz_shop_ill0" and one.is_blocking]
+    assert any("not a number" in value for value in blocking), blocking
+    assert {one.check for one in checked if one.source == "kuvasz_shop_well"} >= {"reachable", "wal_level", "key"}
+    planned = {one.source: one for one in plan.plans(asked)}
+    assert "not a number" in str(planned["shop_ill0"].error)
+    assert planned["shop_well"].error is None
+    assert [table.action for table in planned["shop_well"].tables] == ["copy"]
 
 
 def test_a_snapshot_that_waits_for_a_transaction_lets_others_copy(

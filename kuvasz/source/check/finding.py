@@ -76,7 +76,7 @@ class PreflightReport:
     def run(self, check: str, needed: str, body: Callable[[], None]) -> None:
         """Carry out one check; what it raises is a finding, and the next check has its turn."""
         try:
-            with failure.translated(self.location, f"check {check}"):
+            with failure.contained(self.location), failure.translated(self.location, f"check {check}"):
                 body()
         except KuvaszError as error:
             self.add(check, error.message, needed, ok=False, fix=mend_of(error))

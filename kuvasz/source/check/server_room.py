@@ -85,6 +85,7 @@ def check_server(url: str, ours: Collection[str], count: int) -> list[Finding]:
     report = PreflightReport(conninfos.servers(url), conninfos.location(url))
     with (  # what is in the way of a session, the checks of the sources say
         contextlib.suppress(KuvaszError),
+        failure.contained(report.location),
         failure.translated(report.location, "count what a server has room for"),
         contextlib.closing(conninfos.connect(url)) as connection,
     ):

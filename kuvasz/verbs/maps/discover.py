@@ -13,11 +13,11 @@ from kuvasz import typemap
 from kuvasz.config import names, template
 from kuvasz.config import sources as config_sources
 from kuvasz.config.model import TableConfig
-from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.errors import ConfigError, KuvaszError, place_of
 from kuvasz.lake.format.schema import source_type
 from kuvasz.model import LakeType, ReplicaIdentity, TableName, TableType
 from kuvasz.shown import figures
-from kuvasz.source import conninfo
+from kuvasz.source import conninfo, failure
 from kuvasz.source.catalog import inventory
 from kuvasz.source.catalog.table import TableKind
 from kuvasz.source.check.table_check import is_kept_as_text
@@ -202,9 +202,10 @@ def _of_source(source: Source, patterns: Sequence[str]) -> SourceListing:
     try:
         url = source.url.get()
         listing = dataclasses.replace(listing, location=conninfo.location(url))
-        found = inventory.take(url)
-        tables = chosen(found.tables, patterns, is_strict=False)
-        return _listing(source.name, found, tables, lambda table: source.find(table) is not None)
+        with failure.contained(place_of(source.name)):
+            found = inventory.take(url)
+            tables = chosen(found.tables, patterns, is_strict=False)
+            return _listing(source.name, found, tables, lambda table: source.find(table) is not None)
     except KuvaszError as error:
         return dataclasses.replace(listing, error=error.message, hint=error.hint, error_code=error.exit_code)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
-import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kuvasz import typemap
 from kuvasz.admin.sources import mapped_url
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.errors import ConfigError, KuvaszError, place_of
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
 from kuvasz.sync.rules import members
@@ -123,7 +122,7 @@ def _shapes(source: Source) -> dict[tuple[str, str], _Columns | None] | KuvaszEr
     """Return the tables of a source by sid and name in the map: those of its tenants, where it has some."""
     entries = {spec.identifier: str(spec.table) for spec in source.tables}
     try:
-        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        with conninfo.asked(source.url.get(), place_of(source.name)) as connection:
             whole = members.found(source, connection)
             found = introspect.load_relations(connection, [spec.table for spec in whole.tables])
     except KuvaszError as error:

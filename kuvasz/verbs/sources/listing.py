@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.admin.sources import source_records
 from kuvasz.admin.sources.mapped_url import SourceSelection
 from kuvasz.config import sources as config_sources
-from kuvasz.errors import ConfigError, KuvaszError
+from kuvasz.errors import ConfigError, KuvaszError, place_of
 from kuvasz.shown import figures
 from kuvasz.source import conninfo
 from kuvasz.sync.rules import members
@@ -73,7 +73,7 @@ def _asked(config: Config, choice: SourceSelection) -> tuple[dict[str, Mapping[s
 def _tenants(source: Source) -> Mapping[str, int] | KuvaszError:
     found: dict[str, int] = {}
     try:
-        with contextlib.closing(conninfo.connect(source.url.get())) as connection:
+        with conninfo.asked(source.url.get(), place_of(source.name)) as connection:
             for spec in members.found(source, connection).tables:
                 if spec.tenant is not None:
                     found[spec.tenant] = found.get(spec.tenant, 0) + 1

@@ -81,3 +81,15 @@ def test_a_block_is_translated_and_chained():
     with pytest.raises(SourceRefused, match="cannot read: denied") as caught, failure.translated("p", "read"):
         raise psycopg.errors.InsufficientPrivilege("denied")
     assert isinstance(caught.value.__cause__, psycopg.Error)
+
+
+@pytest.mark.parametrize("error", [KeyError("relkind"), ValueError("not a number"), IndexError("no row")])
+def test_an_answer_that_nobody_thought_of_is_the_error_of_who_gave_it(error: Exception):
+    told = f"source eu: {type(error).__name__}: .+"
+    with pytest.raises(SourceError, match=told) as caught, failure.contained("source eu"):
+        raise error
+    assert "report it" in str(caught.value.hint)
+    with pytest.raises(SourceLocked, match="as it is"), failure.contained("source eu"):
+        raise SourceLocked("as it is")
+    with pytest.raises(KeyboardInterrupt), failure.contained("source eu"):
+        raise KeyboardInterrupt

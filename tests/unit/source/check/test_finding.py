@@ -35,3 +35,11 @@ def test_a_check_that_fails_in_itself_is_a_finding(error, fix):
     report.run("slot", "free", lambda: report.add("slot", "free", "free", ok=True))
     assert [one.ok for one in report.findings] == [False, True]
     assert report.findings[0].fix == fix
+
+
+def test_a_check_that_meets_what_nobody_thought_of_is_a_finding_and_the_next_has_its_turn() -> None:
+    report = PreflightReport("kuvasz_shop", "u@h:1/d")
+    for check in ("tables", "publication"):
+        report.run(check, "an answer", lambda: {}["a type that was dropped between two queries"])
+    assert [(one.check, one.ok) for one in report.findings] == [("tables", False), ("publication", False)]
+    assert "KeyError: 'a type that was dropped" in report.findings[0].value
