@@ -46,7 +46,7 @@ _LEAST_BYTES = 64 << 10
 
 #: The same where others wait for the core that reads: who sends less is read by a thread that nobody waits for.
 HURRY_S = 5.0
-_HURRIED_BYTES = 1 << 20
+_HURRIED_BYTES = 8 << 20
 
 _COPY_DATA = ord("d")
 _NEWLINE = ord("\n")

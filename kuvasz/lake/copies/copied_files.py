@@ -40,7 +40,7 @@ _FILE_BYTES = 256 << 20
 
 #: Of a range that comes slowly: what is held of it, and at which rate it is no more slow.
 _SLOW_CHUNK_BYTES = 1 << 20
-_FAST_BYTES_PER_S = 2 << 20
+_FAST_BYTES_PER_S = 4 << 20
 
 
 class CopiedFiles:
