@@ -159,7 +159,7 @@ class Process:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command with the same map, to its end: a verb, beside the process or while there is none."""
         command = [*KUVASZ, "--config", str(self.map), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=START_PATIENCE_S, check=False)
 
     def kill(self) -> None:
         """Send SIGKILL, and wait until the JVM is gone, too."""
