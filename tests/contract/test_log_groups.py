@@ -126,6 +126,7 @@ def test_a_group_begins_where_the_first_one_is_and_the_log_keeps_what_follows(lo
     assert log.first.applied({"eu": 400}, removed=["a"]) == []
     assert log.first.positions()["eu"].applied == 400
     assert (log.numbers(), set(log.first.objects()), set(log.blue.needed())) == ([2, 3], {"b", "c"}, {"b", "c"})
+    assert log.first.count() == log.blue.count() == 2
     assert log.blue.applied({"eu": 300}) == ["b"], "each of them says so"
     assert log.first.applied({}) == ["b"]
     assert log.blue.applied({"eu": 400}, removed=["b"]) == ["c"]

@@ -81,6 +81,7 @@ def test_what_is_appended_is_found_in_order(index: LogIndex) -> None:
     assert (numbers(index, "eu", 1), numbers(index, "eu", through=200)) == ([2], [2])
     assert numbers(index, "eu", most=1) == [1]
     assert set(index.objects()) == {"a", "b"}
+    assert index.count() == 2
 
 
 def test_it_is_known_what_is_needed_and_where_that_is(index: LogIndex) -> None:

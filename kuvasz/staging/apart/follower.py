@@ -30,7 +30,7 @@ _QUIET: Final = 10
 #: Sources that an error names.
 _NAMED: Final = 5
 
-#: And at how many objects there are, which are listed for that.
+#: And at how many objects there are.
 _COUNTS: Final = 100
 
 
@@ -99,7 +99,7 @@ class LogFollower:
                     self._shorten()
                     self._see(self._unread())
                 if looks % _COUNTS == 1:
-                    self.removal.objects = len(self._index.objects())
+                    self.removal.objects = self._index.count()
             except StateTaken:
                 raise
             except KuvaszError as error:

@@ -180,10 +180,13 @@ SELECT name FROM kuvasz.log_object AS o WHERE o.cluster = %s AND NOT EXISTS (
     SELECT FROM kuvasz.log_slice AS l WHERE l.cluster = o.cluster AND l.object = o.name)
 ORDER BY name LIMIT %s
 """
-_NEEDED: Final = "SELECT DISTINCT object FROM kuvasz.log_slice WHERE cluster = %s"
+_NEEDED: Final = "SELECT object FROM kuvasz.log_slice WHERE cluster = %s AND object > %s ORDER BY object LIMIT %s"
 _LIES_IN: Final = "SELECT place FROM kuvasz.log_word WHERE cluster = %s"
 _LAY: Final = "UPDATE kuvasz.log_word SET place = %s WHERE cluster = %s"
-_OBJECTS: Final = "SELECT name FROM kuvasz.log_object WHERE cluster = %s"
+_OBJECTS: Final = "SELECT name FROM kuvasz.log_object WHERE cluster = %s AND name > %s ORDER BY name LIMIT %s"
+_COUNT: Final = "SELECT count(*) FROM kuvasz.log_object WHERE cluster = %s"
+#: Names that are asked for at a time.
+_MOST_NAMES: Final = 50_000
 #: Whatever holds it: those who apply have it together, and who does everything has it alone.
 _IS_APPLIED: Final = """
 SELECT FROM kuvasz.lease WHERE cluster = %s AND owner IS NOT NULL AND until > clock_timestamp()
@@ -293,9 +296,14 @@ class CoordinatedIndex(LogIndex):
     def begin_anew(self, source: str, lsn: int) -> None:
         """See `LogIndex.begin_anew`."""
         with self._database.session("begin a source's log anew") as session, session.transaction():
-            self._lease.prove(session)
             session.execute(_BEGIN_ANEW, {"cluster": self._cluster, "source": source, "lsn": lsn})
-            session.execute(_DROP_ALL, (self._cluster, source))
+            self._drop_all(session, source)
+
+    def _drop_all(self, session: Session, source: str) -> None:
+        """Forget all that is staged of a source: as the last thing, for it may take longer than a lease."""
+        session.execute("SET LOCAL statement_timeout = 0")
+        session.execute(_DROP_ALL, (self._cluster, source))
+        self._lease.prove(session)  # behind it: who proves it keeps it from being renewed
 
     @override
     def set_back(self, source: str, lsn: int) -> None:
@@ -351,14 +359,30 @@ class CoordinatedIndex(LogIndex):
     @override
     def objects(self) -> Collection[str]:
         """See `LogIndex.objects`."""
-        with self._database.session("list the log's objects") as session:
-            return {name for (name,) in session.execute(_OBJECTS, (self._cluster,))}
+        return self._names(_OBJECTS)
+
+    @override
+    def count(self) -> int:
+        """See `LogIndex.count`."""
+        with self._database.session("count the log's objects") as session:
+            ((count,),) = session.execute(_COUNT, (self._cluster,)).fetchall()
+        return int(count)
 
     @override
     def needed(self) -> Collection[str]:
         """See `LogIndex.needed`."""
+        return self._names(_NEEDED)
+
+    def _names(self, query: str) -> set[str]:
+        """Return names of objects, some at a time: there may be millions, as of slices."""
+        found: set[str] = set()
+        last: str | None = ""
         with self._database.session("list the log's objects") as session:
-            return {name for (name,) in session.execute(_NEEDED, (self._cluster,))}
+            while last is not None:
+                names = [name for (name,) in session.execute(query, (self._cluster, last, _MOST_NAMES))]
+                found.update(names)
+                last = names[-1] if len(names) == _MOST_NAMES else None
+        return found
 
     @override
     def lies_in(self) -> str | None:
@@ -378,9 +402,8 @@ class CoordinatedIndex(LogIndex):
     def forget(self, source: str) -> None:
         """See `LogIndex.forget`."""
         with self._database.session("forget a source's log") as session, session.transaction():
-            self._lease.prove(session)
-            session.execute(_DROP_ALL, (self._cluster, source))
             session.execute(_FORGET, (self._cluster, source))
+            self._drop_all(session, source)
 
     @override
     def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:

@@ -127,6 +127,7 @@ class LogGroups:
             self._prove(session, given)
             if (found := session.execute(_LIVING, given).fetchone()) is not None:
                 raise promotion.in_use(f"group {name}", found[0])
+            session.execute("SET LOCAL statement_timeout = 0")  # what is parked may be much
             for table, those in _RETIRE.items():
                 if session.execute("SELECT to_regclass(%s)", (f"kuvasz.{table}",)).fetchone() != (None,):
                     session.execute(f"DELETE FROM kuvasz.{table} WHERE {those}", given)

@@ -169,6 +169,11 @@ class MemoryIndex(LogIndex):
         return set(self._objects)
 
     @override
+    def count(self) -> int:
+        """See `LogIndex.count`."""
+        return len(self.objects())
+
+    @override
     def needed(self) -> Collection[str]:
         """See `LogIndex.needed`."""
         return {one.object for one in self._slices}

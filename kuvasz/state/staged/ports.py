@@ -172,6 +172,9 @@ class LogIndex(Protocol):
     def objects(self) -> Collection[str]:
         """Return the names of all objects of the log."""
 
+    def count(self) -> int:
+        """Return how many objects that are: it is asked for often, and there may be millions."""
+
     def needed(self) -> Collection[str]:
         """Return the names of those of which something is needed."""
 
