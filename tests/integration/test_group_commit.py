@@ -14,6 +14,7 @@ from tests.support.oracle import source_rows
 from tests.support.postgres import Database
 from tests.support.rest_catalog import JOINT, RestCatalogFolder
 from tests.support.stores import PostgresCatalogFolder
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -87,6 +88,26 @@ def test_a_bank_has_the_same_money_at_each_moment(database: Database, lake_folde
 def test_so_it_has_in_a_catalog_in_postgresql(database: Database, postgres_catalog: PostgresCatalogFolder) -> None:
     catalog = postgres_catalog.database
     watch(database, postgres_catalog, lambda: dict(catalog.execute(bank.POINTERS)))
+
+
+def test_who_sleeps_within_a_commit_keeps_the_rows_of_the_catalog_for_seconds(
+    database: Database, postgres_catalog: PostgresCatalogFolder
+) -> None:
+    """Whoever takes over from it waits for them, and nothing says when its server hears that it is gone."""
+    catalog = postgres_catalog.database
+    with Pipeline(postgres_catalog.config(bank.open_bank(database)), postgres_catalog) as pipeline:
+        pipeline.wait_streaming()
+        catalog.execute("CREATE TABLE patience (seen text)")
+        catalog.execute(
+            "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
+            " INSERT INTO public.patience VALUES (current_setting('idle_in_transaction_session_timeout'));"
+            " RETURN NULL; END $$"
+        )
+        catalog.execute("CREATE TRIGGER see AFTER UPDATE ON iceberg_tables FOR EACH ROW EXECUTE FUNCTION see()")
+        with bank.Transfers(database):
+            wait_until(lambda: len(catalog.execute("SELECT seen FROM patience")) >= LOOKS, "tables change")
+        pipeline.wait_applied(database)
+    assert catalog.execute("SELECT DISTINCT seen FROM patience") == [("10s",)]
 
 
 def test_so_it_has_in_a_catalog_behind_rest(database: Database, rest_catalog: RestCatalogFolder) -> None:

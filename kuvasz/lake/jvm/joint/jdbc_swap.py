@@ -2,7 +2,8 @@
 
 It exchanges the place of every table's metadata, each only if it is what the commit stands upon, or none. It uses the
 catalog's own connections, for SQLite has one writer; one of which nobody knows whether its transaction has ended is
-closed, because to make it commit by itself again would commit what was left.
+closed, because to make it commit by itself again would commit what was left. A PostgreSQL server ends one that says
+nothing for long: whoever takes over from a process that sleeps, or from a machine that is gone, waits for its rows.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Swap implements ClientPool.Action {
   private static final String SQL =
       "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ?"
       + " WHERE catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?";
+  private static final String PATIENCE = "SET LOCAL idle_in_transaction_session_timeout = '10s'";
   private final String catalog;
   private final List names;
   private final List staged;
@@ -79,6 +81,14 @@ class Swap implements ClientPool.Action {
 
   private List exchange(Connection connection) throws SQLException {
     List moved = new ArrayList();
+    if ("PostgreSQL".equals(connection.getMetaData().getDatabaseProductName())) {
+      Statement patience = connection.createStatement();
+      try {
+        patience.execute(PATIENCE);
+      } finally {
+        patience.close();
+      }
+    }
     PreparedStatement update = connection.prepareStatement(SQL);
     try {
       for (int i = 0; i < this.staged.size(); i++) {
