@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from pathlib import Path
 
 from typing_extensions import override
 
+from kuvasz.errors import unreadable
 from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.ports import SourceRecord, StoredRecord
 
@@ -29,7 +31,7 @@ _RECORD_BYTES = 512
 
 
 class SourceRecordFile(StoredRecord):
-    """The standing of one source and its file.
+    """The standing of one source and its file, which is read when it is asked for first.
 
     Args:
         folder: The state folder.
@@ -42,7 +44,12 @@ class SourceRecordFile(StoredRecord):
         self._boot_id = _boot_id() if boot_id is None else boot_id
         self._descriptor: int | None = None
         self._failing = EventLimit()  # it is written each second
-        self.standing = self._load()
+
+    @functools.cached_property
+    @override
+    def standing(self) -> SourceRecord:  # type: ignore[override] # cached, it is an attribute like any other
+        """See `StoredRecord.standing`: what cannot be read now is not written over."""
+        return self._load()
 
     @property
     @override
@@ -55,8 +62,10 @@ class SourceRecordFile(StoredRecord):
             is_sound = found["is_closed"] or (bool(self._boot_id) and found["boot_id"] == self._boot_id)
             standing = SourceRecord.of_json(found)
             return standing if is_sound else dataclasses.replace(standing, confirmed_lsn=0)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
             return SourceRecord()
+        except OSError as error:
+            raise unreadable(self._path, error) from error
 
     @override
     def update(self, standing: SourceRecord) -> None:

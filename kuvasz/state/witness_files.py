@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from typing_extensions import override
 
 from kuvasz import private_folder
+from kuvasz.errors import StateError, unreadable
 from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.model import SourcePosition
 from kuvasz.state.ports import FormerPosition, TableWitness, Witness
@@ -47,30 +48,22 @@ class WitnessFiles(Witness):
     @override
     def note(self, table: str, positions: Mapping[str, int]) -> None:
         """See `Witness.note`."""
-        with self._lock:
-            if self._of(table).note(positions):
-                self._write(table)
+        self._change(table, lambda seen: seen.note(positions))
 
     @override
     def drop(self, table: str, source: str) -> None:
         """See `Witness.drop`."""
-        with self._lock:
-            if self._of(table).drop(source):
-                self._write(table)
+        self._change(table, lambda seen: seen.drop(source))
 
     @override
     def give_up(self, table: str, source: str, position: SourcePosition) -> None:
         """See `Witness.give_up`."""
-        with self._lock:
-            if self._of(table).give_up(source, position):
-                self._write(table)
+        self._change(table, lambda seen: seen.give_up(source, position))
 
     @override
     def expect(self, table: str, source: str, position: SourcePosition) -> None:
         """See `Witness.expect`."""
-        with self._lock:
-            if self._of(table).expect(source, position):
-                self._write(table)
+        self._change(table, lambda seen: seen.expect(source, position))
 
     @override
     def given_up(self, table: str) -> Mapping[str, FormerPosition]:
@@ -90,18 +83,22 @@ class WitnessFiles(Witness):
     def _read(self, table: str) -> TableWitness:
         try:
             return TableWitness.of_json(json.loads(self._file(table).read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
             return TableWitness()
+        except OSError as error:
+            raise unreadable(self._file(table), error) from error
 
-    def _write(self, table: str) -> None:
-        file, noted = self._file(table), {"table": table, **self._seen[table].as_json()}
-        try:
-            private_folder.exchange(file, json.dumps(noted), is_durable=False)
-        except OSError as error:  # an older witness is one all the same
-            if self._failing.is_news():
-                _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
-        else:
-            self._failing.over()
+    def _change(self, table: str, change: Callable[[TableWitness], bool]) -> None:
+        with self._lock:
+            try:
+                seen = self._of(table)  # what is not known is not written over, either
+                if change(seen):
+                    noted = json.dumps({"table": table, **seen.as_json()})
+                    private_folder.exchange(self._file(table), noted, is_durable=False)
+                    self._failing.over()
+            except (OSError, StateError) as error:  # an older witness is one all the same
+                if self._failing.is_news():
+                    _log.tell(Event.WITNESS_FAILED, table=table, error=str(error))
 
     def _file(self, table: str) -> Path:
         return self._folder / f"{hashlib.sha256(table.encode()).hexdigest()[:32]}.json"

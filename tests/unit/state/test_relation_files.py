@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.errors import StateError
 from kuvasz.state.ports import KnownFile
 from kuvasz.state.relation_files import FOLDER, RelationFiles
 
@@ -47,3 +48,19 @@ def test_what_cannot_be_kept_is_told_and_known_meanwhile(tmp_path: Path, caplog:
     files.put(FILES)
     assert files.all() == FILES
     assert "relation_files_failed" in caplog.text or "could not be kept" in caplog.text
+
+
+def test_a_file_that_cannot_be_read_now_is_not_one_that_is_missing(tmp_path: Path) -> None:
+    """Rows that came without WAL while kuvasz was stopped are known by it alone."""
+    RelationFiles(tmp_path, "eu").put(FILES)
+    file = tmp_path / FOLDER / "eu.json"
+    file.rename(tmp_path / "aside")
+    file.mkdir()
+    files = RelationFiles(tmp_path, "eu")
+    with pytest.raises(StateError, match="cannot be read: is a directory"):
+        files.all()
+    with pytest.raises(StateError, match="cannot be read: is a directory"):
+        files.put({5: FILES[16384]})
+    file.rmdir()
+    (tmp_path / "aside").rename(file)
+    assert files.all() == FILES

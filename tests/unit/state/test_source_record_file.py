@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from kuvasz.errors import StateError
 from kuvasz.events import Event
 from kuvasz.state.ports import SourceRecord
 from kuvasz.state.source_record_file import FOLDER, SourceRecordFile
@@ -60,3 +61,17 @@ def test_what_could_not_be_written_is_there_with_what_can(tmp_path: Path, monkey
         assert SourceRecordFile(tmp_path, "shop_eu", "boot").standing == SourceRecord()
     file.confirming(KNOWN.confirmed_lsn + 2)
     assert SourceRecordFile(tmp_path, "shop_eu", "boot").standing.confirmed_lsn == KNOWN.confirmed_lsn + 2
+
+
+def test_a_file_that_cannot_be_read_now_is_not_one_that_is_missing(tmp_path: Path) -> None:
+    """What was confirmed without a commit is known by it alone."""
+    SourceRecordFile(tmp_path, "shop_eu", "boot").update(KNOWN)
+    path = tmp_path / FOLDER / "shop_eu.json"
+    path.rename(tmp_path / "aside")
+    path.mkdir()
+    file = SourceRecordFile(tmp_path, "shop_eu", "boot")
+    with pytest.raises(StateError, match="cannot be read: is a directory"):
+        assert file.standing
+    path.rmdir()
+    (tmp_path / "aside").rename(path)
+    assert file.standing == KNOWN

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.errors import StateError
 from kuvasz.state.witness_files import FOLDER, WitnessFiles
 
 
@@ -32,3 +33,23 @@ def test_what_cannot_be_read_or_written_is_no_witness(tmp_path: Path, caplog: py
     for number in range(10):  # of each commit of each table
         cut_off.note(f"shop.items{number % 2}", {"eu": 10 + number})
     assert [record.event for record in caplog.records] == ["witness_failed"]  # type: ignore[attr-defined]
+
+
+def test_a_file_that_cannot_be_read_now_is_not_one_that_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That a table was set back while kuvasz was stopped may be known by it alone."""
+    WitnessFiles(tmp_path).note("shop.items", {"eu": 10})
+    (file,) = (tmp_path / FOLDER).iterdir()
+    file.rename(tmp_path / "aside")
+    file.mkdir()
+    witness = WitnessFiles(tmp_path)
+    for ask in (witness.known, witness.given_up):
+        with pytest.raises(StateError, match="cannot be read: is a directory"):
+            ask("shop.items")
+    witness.note("shop.items", {"eu": 5})
+    witness.drop("shop.items", "eu")
+    assert [record.event for record in caplog.records] == ["witness_failed"]  # type: ignore[attr-defined]
+    file.rmdir()
+    (tmp_path / "aside").rename(file)
+    assert witness.known("shop.items") == {"eu": 10}
