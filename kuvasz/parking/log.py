@@ -29,7 +29,7 @@ import numpy as np
 from typing_extensions import override
 
 from kuvasz import failpoints
-from kuvasz.errors import StateError
+from kuvasz.errors import StateError, unreadable
 from kuvasz.model import Segment, Transactions, Truncation
 from kuvasz.parking import relations
 from kuvasz.parking.ports import LogDamaged, TableLog, TransactionGroup
@@ -91,8 +91,10 @@ class ParkingLog(TableLog):
         """Whether the file still has its name: without it, the next process will not find it."""
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:  # nobody knows now, and what is taken for gone is removed
+            return self._descriptor >= 0
 
     def create(self, log_id: str) -> None:
         """Make an empty log in place of whatever is there.
@@ -117,24 +119,27 @@ class ParkingLog(TableLog):
 
         Raises:
             LogDamaged: It is not there, or not whole.
+            StateError: It cannot be read now.
         """
         try:
             self._descriptor = os.open(self._path, os.O_RDWR)
             size = os.fstat(self._descriptor).st_size
             magic, log_id, self.since, durable = _HEADER.unpack(os.pread(self._descriptor, _HEADER.size, 0))
-        except FileNotFoundError:
+            if magic != _MAGIC:
+                raise LogDamaged(f"{self._path} is no parking log")
+            self.id = log_id.decode("ascii", "replace")
+            self._size = self.end = _HEADER.size
+            for group in self._groups(_HEADER.size, size, is_learning=True):
+                self._count(group.changes, group.end, is_open=group.is_open)
+            if self._size < durable:
+                raise LogDamaged(f"{self._path} is damaged at byte {self._size} of {durable}")
+            self.is_finished = self._size == self.end and self._record(self.end, size) == (_IS_FINISH, b"")
+        except (FileNotFoundError, NotADirectoryError):
             raise LogDamaged(f"{self._path} is gone") from None
-        except (OSError, struct.error) as error:
+        except struct.error as error:
             raise LogDamaged(f"{self._path} cannot be read: {error}") from error
-        if magic != _MAGIC:
-            raise LogDamaged(f"{self._path} is no parking log")
-        self.id = log_id.decode("ascii", "replace")
-        self._size = self.end = _HEADER.size
-        for group in self._groups(_HEADER.size, size, is_learning=True):
-            self._count(group.changes, group.end, is_open=group.is_open)
-        if self._size < durable:
-            raise LogDamaged(f"{self._path} is damaged at byte {self._size} of {durable}")
-        self.is_finished = self._size == self.end and self._record(self.end, size) == (_IS_FINISH, b"")
+        except OSError as error:
+            raise unreadable(self._path, error) from error
         if size > self.end and not self.is_finished:
             self._cut_to(self.end)
 
@@ -182,11 +187,14 @@ class ParkingLog(TableLog):
         found: list[TransactionGroup] = []
         size = 0
         begin, end = max(offset, _HEADER.size), self.end
-        for group in self._groups(begin, end):
-            found.append(group)
-            size += group.bytes
-            if size >= most_bytes:
-                return found
+        try:
+            for group in self._groups(begin, end):
+                found.append(group)
+                size += group.bytes
+                if size >= most_bytes:
+                    return found
+        except OSError as error:
+            raise unreadable(self._path, error) from error
         if (found[-1].end if found else begin) != end:
             raise LogDamaged(f"{self._path} is damaged at byte {found[-1].end if found else begin} of {end}")
         return found
@@ -339,11 +347,17 @@ def finish_mark() -> bytes:
 
 
 def is_begun(path: Path) -> bool:
-    """Whether anything can be in a log: it is there, and longer than what is written as it is made."""
+    """Whether anything can be in a log: it is there, and longer than what is written as it is made.
+
+    Raises:
+        StateError: Nobody knows now.
+    """
     try:
         return path.stat().st_size > _HEADER.size
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def remove(path: Path) -> None:

@@ -196,6 +196,7 @@ class ParkingLogs:
 
         Raises:
             LogDamaged: The file is not what was written.
+            StateError: It cannot be read now.
         """
         found = self._parked.get((target, source))
         if found is None:

@@ -91,6 +91,7 @@ class TableLog(Protocol):
 
         Raises:
             LogDamaged: They are not what was written.
+            StateError: They cannot be read now.
         """
 
     def finish(self) -> None:

@@ -211,7 +211,7 @@ class Replays:
         while self._is_on(feed):
             try:
                 return await finished(self._portion, feed)
-            except (SourceError, LakeError) as error:
+            except (SourceError, LakeError, StateError) as error:
                 _log.tell(Event.REPLAY_RETRY, source=self._name, table=feed.spec.identifier, error=str(error))
                 await asyncio.sleep(backoff.next_s())
         return None

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from kuvasz.errors import StateError
 from kuvasz.model import Segment, TableName
 from kuvasz.parking.log import ParkingLog
+from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.ports import LogDamaged
 from tests.support.changes import Sender, again, insert, relation
 from tests.support.parked import facts, rows
@@ -141,3 +144,28 @@ def test_cut_off_anywhere_it_goes_on_where_it_stood(
         found.append([again(change) for change in changes], end, is_open=is_open)
     assert rows(loaded(found).read(0, 1 << 20)) == expected
     assert np.all(np.diff([group.end for group in found.read(0, 1 << 20)]) > 0)
+
+
+def test_a_log_that_cannot_be_read_now_is_neither_gone_nor_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many open files, or a disk that does not answer, lose nothing of what is parked."""
+    log, segment = made(tmp_path), Sender().one(insert(1))
+    log.append([segment], 0, is_open=False)
+    folder = LogFolder(tmp_path)
+    monkeypatch.setattr(folder, "path", lambda *_: log._path)
+    for call in ("open", "pread"):
+        with monkeypatch.context() as failing:
+            failing.setattr(os, call, Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+            with pytest.raises(StateError, match="cannot be read: too many open files"):
+                ParkingLog(log._path, "eu").load()
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "pread", Mock(side_effect=OSError(errno.EIO, "input/output error")))
+        with pytest.raises(StateError, match="cannot be read: input/output error"):
+            log.read(0, 1 << 20)
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "stat", Mock(side_effect=OSError(errno.EACCES, "permission denied")))
+        assert log.is_there, "as far as anybody knows"
+        with pytest.raises(StateError, match="cannot be read: permission denied"):
+            folder.unfinished_lsn("shop.items", "eu")
+    assert rows(loaded(log).read(0, 1 << 20)) == [facts(segment)]

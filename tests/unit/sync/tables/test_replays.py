@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.errors import KuvaszError, LakeError, ParkedLost, SourceError, TableError
+from kuvasz.errors import KuvaszError, LakeError, ParkedLost, SourceError, StateError, TableError
 from kuvasz.model import Delivery, Relation, Segment
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.route.row_limit import RowLimit
@@ -191,7 +191,9 @@ def test_a_table_that_may_not_follow_is_sent_nothing(world: World) -> None:
     assert (world.sent, world.reader.rewound, world.logs.has(TARGET)) == ([], 0, True)
 
 
-@pytest.mark.parametrize("error", [SourceError("no route"), LakeError("no catalog")])
+@pytest.mark.parametrize(
+    "error", [SourceError("no route"), LakeError("no catalog"), StateError("too many open files")]
+)
 def test_what_fails_while_it_is_read_is_tried_again(world: World, error: KuvaszError) -> None:
     world.park(2)
     world.errors = [error, error]
