@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kuvasz.errors import StateError
+from kuvasz.errors import StateError, unreadable
 from kuvasz.events import Event, EventLog
 from kuvasz.model import SourcePosition
 from kuvasz.state import feed_file, note_file, relation_files, source_record_file, witness_files
@@ -73,8 +73,10 @@ def _tables(folder: Path) -> Iterator[str]:
     for file in sorted(folder.glob("*.json")):
         try:
             yield str(json.loads(file.read_text(encoding="utf-8"))["table"])
-        except (OSError, ValueError, KeyError, TypeError):  # no witness, as ever
+        except (ValueError, KeyError, TypeError):  # no witness, as ever
             continue
+        except OSError as error:
+            raise unreadable(file, error) from error
 
 
 def _set_aside(folder: Path, parts: list[Path]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from kuvasz import private_folder
+from kuvasz.errors import StateError, unreadable
 from kuvasz.events import Event, EventLog
 from kuvasz.state.ports import StoredVerdicts, TableKey
 from kuvasz.state.verdicts.verdict import Verdict
@@ -30,21 +31,25 @@ class VerdictFile(StoredVerdicts):
 
     @override
     def all(self) -> dict[TableKey, Verdict]:
-        """See `StoredVerdicts.all`; none of a file that cannot be read."""
+        """See `StoredVerdicts.all`; none of a file that is none of ours."""
         try:
             found = json.loads(self._file.read_text(encoding="utf-8"))["tables"]
             return {(entry["target"], entry["source"]): Verdict.of_json(entry) for entry in found}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
             return {}
+        except OSError as error:
+            raise unreadable(self._file, error) from error
 
     @override
     def put(self, verdicts: Mapping[TableKey, Verdict | None]) -> None:
         """See `StoredVerdicts.put`. After a crash the file is the old one or the new one."""
-        kept = {key: verdict for key, verdict in {**self.all(), **verdicts}.items() if verdict is not None}
-        entries = [{"target": target, "source": source, **one.as_json()} for (target, source), one in kept.items()]
         try:
+            kept = {key: verdict for key, verdict in {**self.all(), **verdicts}.items() if verdict is not None}
+            entries = [
+                {"target": target, "source": source, **one.as_json()} for (target, source), one in kept.items()
+            ]
             private_folder.exchange(self._file, json.dumps({"tables": entries}), is_durable=False)
-        except OSError as error:
+        except (OSError, StateError) as error:
             _log.tell(Event.VERDICTS_FAILED, file=str(self._file), error=str(error))
 
 
