@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import KuvaszError, StateError
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.tables import State
 from kuvasz.state.verdicts.verdict import Verdict
 from kuvasz.sync.rules.targets import target_of
@@ -71,6 +71,7 @@ class VerificationSchedule:
         self._wall = wall
         self._thread = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="verify")
         self._is_over = False
+        self._unread = EventLimit()  # it is tried each second
         self._members: dict[tuple[str, str], tuple[float, dict[str, SourceTableSpec]]] = {}
         self._map: Config | None = None  #: of which is known by whom its targets are fed
         self._fed_by: dict[str, dict[str, str | None]] = {}
@@ -105,7 +106,9 @@ class VerificationSchedule:
     def _has_read(self) -> bool:
         try:
             self._app.verdicts.read()
-        except StateError:  # the coordinator does not answer: its heartbeat tells
+        except StateError as error:
+            if self._unread.is_news():
+                _log.tell(Event.VERIFY_FAILED, error=str(error))
             return False
         return True
 

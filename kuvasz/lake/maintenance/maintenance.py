@@ -197,8 +197,12 @@ class Maintainer:
             except Exception as error:  # noqa: BLE001 (who only tidies up must stop nothing)
                 _log.tell(Event.BUG_IN_MAINTENANCE, table=table.name)
                 self._failed(table, seen, InternalError(f"{place_of(table=table.name)}: {error!r}"))
-            with contextlib.suppress(Busy):
+            try:
                 self._note(table, seen)
+            except Busy:
+                pass
+            except Exception:  # noqa: BLE001 (as above: the thread looks at all others, and again)
+                _log.tell(Event.BUG_IN_MAINTENANCE, table=table.name)
 
     def _failed(self, table: LakeTable, seen: _Seen, error: KuvaszError) -> None:
         if self._stop.is_set():

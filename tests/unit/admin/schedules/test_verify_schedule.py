@@ -206,8 +206,8 @@ def test_a_comparison_ends_with_kuvasz(scene: Scene) -> None:
         scene.schedule._go_on()
 
 
-def test_what_a_coordinator_knows_to_differ_is_asked_until_it_answers(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+def test_what_is_known_to_differ_is_asked_until_it_can_be_read_and_that_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A difference that was found before a restart is told on, whatever the coordinator did at that moment."""
     differs, answers = Verdict(at=scene.now, tried_at=scene.now, differences=3, left=3), [StateError("away")] * 2
@@ -233,3 +233,4 @@ def test_what_a_coordinator_knows_to_differ_is_asked_until_it_answers(
     asyncio.run(asyncio.wait_for(run(), 20))
     assert scene.app.verdicts.all()[ITEMS] == differs
     assert answers == []
+    assert [record.error for record in caplog.records].count("away") == 1  # type: ignore[attr-defined]

@@ -6,11 +6,13 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kuvasz.config.names import CLEAN_BRANCH
 from kuvasz.errors import LakeError
+from kuvasz.lake.maintenance import maintenance
 from kuvasz.lake.maintenance.compaction_policy import Policy
 from kuvasz.lake.maintenance.maintenance import Maintainer
 from kuvasz.lake.table.write_era import WriteEra
@@ -157,6 +159,25 @@ def test_a_mistake_of_ours_stops_no_other_table_either(bench: Bench, monkeypatch
     bench.maintainer.look()
     assert bench.maintainer.upkeep()[TARGET].error == f"table {TARGET}: ZeroDivisionError('a slip')"
     assert bench.world.files(OTHER) == 1
+
+
+def test_a_mistake_of_ours_in_what_is_counted_stops_no_other_table_either(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (TARGET, OTHER):
+        bench.spread(name)
+    counted, table = maintenance.facts, bench.world.loaded()
+
+    def broken(seen: Any, target_bytes: int) -> Any:
+        if seen is table and len(seen.index.files) == 1:
+            raise ZeroDivisionError("a slip")
+        return counted(seen, target_bytes)
+
+    monkeypatch.setattr(maintenance, "facts", broken)
+    bench.maintainer.look()
+    bench.maintainer.look()
+    assert (bench.world.files(), bench.world.files(OTHER)) == (1, 1)
+    assert set(bench.maintainer.upkeep()) == {OTHER}
 
 
 def test_a_person_who_asks_is_told_what_failed(bench: Bench) -> None:
