@@ -70,7 +70,7 @@ class SourceRecordFile(StoredRecord):
     @override
     def update(self, standing: SourceRecord) -> None:
         """Take a standing over, and write it without waiting for the disk."""
-        if standing == self.standing and self._descriptor is not None:
+        if self._descriptor is not None and standing == self.standing:
             return
         self.standing = standing
         self._write(is_closed=False)
