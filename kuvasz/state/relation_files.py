@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from kuvasz import private_folder
 from kuvasz.errors import unreadable
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.ports import KnownFile, StoredFiles
 
 _log = EventLog(__name__)
@@ -30,6 +30,7 @@ class RelationFiles(StoredFiles):
     def __init__(self, folder: Path, source: str) -> None:
         self._path = folder / FOLDER / f"{source}.json"
         self._files: dict[int, KnownFile] | None = None  #: None: nobody has read it yet
+        self._failing = EventLimit()  # each look may write it
 
     def _known(self) -> dict[int, KnownFile]:
         if self._files is None:
@@ -61,7 +62,10 @@ class RelationFiles(StoredFiles):
             known = {str(oid): dataclasses.asdict(one) for oid, one in sorted(after.items())}
             private_folder.exchange(self._path, json.dumps(known))
         except OSError as error:  # an older one cries wolf, and the table is compared
-            _log.tell(Event.RELATION_FILES_FAILED, file=str(self._path), error=str(error))
+            if self._failing.is_news():
+                _log.tell(Event.RELATION_FILES_FAILED, file=str(self._path), error=str(error))
+        else:
+            self._failing.over()
 
 
 __all__ = ["FOLDER", "RelationFiles"]

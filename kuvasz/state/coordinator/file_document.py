@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from kuvasz.errors import StateError
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.state.coordinator.documents import Documents
 from kuvasz.state.ports import KnownFile, StoredFiles
 
@@ -27,6 +27,7 @@ class FileDocument(StoredFiles):
         self._documents = documents
         self._source = source
         self._files: dict[int, KnownFile] | None = None  #: None: nobody has read it yet
+        self._failing = EventLimit()  # each look may write it
 
     def _known(self) -> dict[int, KnownFile]:
         if self._files is None:
@@ -57,7 +58,10 @@ class FileDocument(StoredFiles):
         try:
             self._documents.put({self._source: document})
         except StateError as error:  # an older one cries wolf, and the table is compared
-            _log.tell(Event.RELATION_FILES_FAILED, file=self._documents.place, error=str(error))
+            if self._failing.is_news():
+                _log.tell(Event.RELATION_FILES_FAILED, file=self._documents.place, error=str(error))
+        else:
+            self._failing.over()
 
 
 __all__ = ["FileDocument"]
