@@ -1,8 +1,8 @@
 """Hundreds of sources in one table, of which every seventh is dead, silent, locked, garbled or forbidden.
 
 `make hostile` has 500 of them (`SOURCES`). The lag of the good ones is measured alone and then beside the bad ones,
-in the same process, and printed: what a busy machine makes of it is no failure. What has to hold at any speed is
-asserted.
+in the same process, and printed. A machine that others keep busy makes something of each measurement, and not the
+same of all: of several beside the bad ones one has to be as good as alone, and none may take more and more memory.
 """
 
 from __future__ import annotations
@@ -46,6 +46,15 @@ ROUNDS = int(os.environ.get("ROUNDS") or 3)
 #: Seconds between two writes; everybody gets one in turn.
 PAUSE_S = 0.05
 PATIENCE_S = 900.0 + 4 * SOURCES
+
+#: How many times as long p99 may be beside the bad ones, and for how much longer in any case: a commit and a look.
+SLOWER, GRACE_S = 1.5, 0.5
+#: Measurements beside the bad ones, of which one has to be so.
+TRIES = 5
+#: Part of its memory that a process may take more, for sources that are told of and tried again; and from then on.
+MORE, STILL_MORE = 1 / 2, 1 / 4
+#: And megabytes, for rows without end: 128 MB of such an answer are taken (`conninfo.MOST_BYTES`), some at a time.
+ENDLESS_MB = 512
 
 ITEMS = "CREATE TABLE items (id bigint PRIMARY KEY, n int)"
 #: A server that is only asked for what is wrong with it has ten seconds to say so.
@@ -211,10 +220,17 @@ def test_one_in_seven_is_bad_and_the_others_do_not_notice(new_process: Callable[
             arriving = lag.measure(chosen)
             _show("while the bad ones arrive", arriving, memory(process))
             named(process, expected)
-            beside, memory_beside = lag.measure(chosen), memory(process)
-            _show("beside them", beside, memory_beside)
-            print(f"p99 ratio {p(beside, 0.99) / p(alone, 0.99):.2f}, p50 ratio {p(beside, 0.5) / p(alone, 0.5):.2f},"
-                  f" memory {memory_beside - memory_alone:+} MB", flush=True)  # fmt: skip
+            ratios: list[float] = []
+            sizes: list[int] = []
+            while len(sizes) < TRIES and not (len(sizes) > 1 and not _noticed(ratios, memory_alone, sizes)):
+                beside = lag.measure(chosen)
+                sizes.append(memory(process))
+                ratios.append(max(0.0, p(beside, 0.99) - GRACE_S) / p(alone, 0.99))
+                _show("beside them", beside, sizes[-1])
+                print(f"p99 ratio {p(beside, 0.99) / p(alone, 0.99):.2f},"
+                      f" p50 ratio {p(beside, 0.5) / p(alone, 0.5):.2f}, memory {sizes[-1] - memory_alone:+} MB",
+                      flush=True)  # fmt: skip
+            assert _noticed(ratios, memory_alone, sizes) == ""
             found = named(process, expected)
             for kind in BAD:
                 name = next(name for name in sorted(found) if kind in name)
@@ -224,6 +240,15 @@ def test_one_in_seven_is_bad_and_the_others_do_not_notice(new_process: Callable[
             rows = [source_rows(database.url, "items", sid=sid) for sid, database in good.items()]
             process.assert_equal("items", *rows, key=("sid", "id"))
         process.terminate()
+
+
+def _noticed(ratios: list[float], alone: int, sizes: list[int]) -> str:
+    """Return what all measurements beside the bad ones say of them; empty if one or another was as good as alone."""
+    if min(ratios) > SLOWER:
+        return f"p99 is {ratios} times as long"
+    if min(sizes) > alone * (1 + MORE) + ENDLESS_MB or min(sizes[1:]) > sizes[0] * (1 + STILL_MORE):
+        return f"{alone} MB, then {sizes}"
+    return ""
 
 
 def _show(when: str, lags: list[float], megabytes: int) -> None:
