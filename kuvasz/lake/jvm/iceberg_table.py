@@ -166,10 +166,9 @@ class IcebergTable:
             OutcomeUnknown: The commit was sent and its answer lost.
             LakeError: Catalog or storage failed; nothing was committed.
         """
-        calls = self._classes.plain if commit.is_swap else self._classes.calls
         with self._handle.changing():
             java, is_direct = self._handle.to_commit()
-            now = calls.commit(java, commit, is_local=is_direct)
+            now = self._classes.calls.commit(java, commit, is_local=is_direct)
         return now.snapshot_id, now.parent_id
 
     def stage(self, commit: TableCommit, joint: JointCommit) -> StagedCommit:
@@ -180,7 +179,7 @@ class IcebergTable:
             LakeError: Catalog or storage failed.
         """
         with self._handle.changing():
-            calls = self._classes.plain if commit.is_swap else self._classes.calls
+            calls = self._classes.calls
             java, is_direct = self._handle.to_commit()
 
             def fill(transaction: Any) -> None:  # noqa: ANN401 (a Java object)

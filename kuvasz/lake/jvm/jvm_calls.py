@@ -48,6 +48,7 @@ import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.HasTableOperations;
 import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.RewriteFiles;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
@@ -133,9 +134,44 @@ public class %(name)s {
       update.remove(((JsonNode) i.next()).asText());
     }
     update.commit();
-    if (commit.has("data_files")) {
+    if (commit.has("is_swap")) {
+      this.swapFiles(table, transaction, commit, direct);
+    } else if (commit.has("data_files")) {
       this.changeRows(table, transaction, commit, direct);
     }
+  }
+
+  private void swapFiles(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
+    RewriteFiles rewrite = transaction.newRewrite();
+    String branch = (String) table.properties().get("%(branch)s");
+    if (branch != null) {
+      rewrite.toBranch(branch);
+    }
+    if (direct != null) {
+      rewrite.scanManifestsWith(direct);
+      rewrite.writeManifestsWith(direct, 1);
+    }
+    for (Iterator i = this.files(table, commit, "removed_files"); i.hasNext();) {
+      rewrite.deleteFile((DataFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "removed_deletes"); i.hasNext();) {
+      rewrite.deleteFile((DeleteFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "data_files"); i.hasNext();) {
+      rewrite.addFile((DataFile) i.next());
+    }
+    for (Iterator i = this.files(table, commit, "added_deletes"); i.hasNext();) {
+      rewrite.addFile((DeleteFile) i.next());
+    }
+    rewrite.validateFromSnapshot(commit.get("snapshot_id").asLong());
+    if (commit.has("sequence")) {
+      rewrite.dataSequenceNumber(commit.get("sequence").asLong());
+    }
+    for (Iterator i = commit.get("summary").fields(); i.hasNext();) {
+      Map.Entry entry = (Map.Entry) i.next();
+      rewrite.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+    }
+    rewrite.commit();
   }
 
   private void changeRows(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
@@ -261,7 +297,7 @@ class JvmCalls:
             tasks.close()
 
     def commit(self, handle: Any, commit: TableCommit, *, is_local: bool) -> CurrentState:  # noqa: ANN401
-        """Make a commit that is no rewrite.
+        """Make a commit, of any kind.
 
         Args:
             handle: Iceberg's table.
@@ -272,7 +308,7 @@ class JvmCalls:
         return _state(self._compiled.commit(handle, _json(commit), direct))
 
     def fill(self, handle: Any, transaction: Any, commit: TableCommit, *, is_local: bool) -> None:  # noqa: ANN401
-        """Put a commit that is no rewrite into a transaction of Iceberg's, which its owner ends."""
+        """Put a commit, of any kind, into a transaction of Iceberg's, which its owner ends."""
         self._compiled.fill(handle, transaction, _json(commit), self._direct if is_local else None)
 
 
@@ -296,13 +332,16 @@ def _json(commit: TableCommit) -> str:
         "properties": dict(commit.properties),
         "removed_properties": list(commit.removed_properties),
     }
-    if commit.is_empty:
+    if commit.is_empty and not commit.is_swap:
         return json.dumps(told)
     told["summary"] = dict(commit.summary)
     if commit.snapshot_id is not None:
         told["snapshot_id"] = commit.snapshot_id
-    existing = commit.existing()
-    if existing is not None:
+    if commit.is_swap:
+        told["is_swap"] = True
+        if commit.sequence is not None:
+            told["sequence"] = commit.sequence
+    elif (existing := commit.existing()) is not None:
         told["existing"] = existing
     files = {
         "data_files": commit.data_files, "added_deletes": commit.added_deletes,

@@ -68,6 +68,25 @@ def test_files_are_told_as_they_are() -> None:
     }  # fmt: skip
 
 
+def test_files_that_are_exchanged_are_told_at_once() -> None:
+    """File by file it took the lock of a table for ten seconds, where hundreds of sources had copied."""
+    commit = TableCommit(
+        snapshot_id=7, sequence=5, properties={}, summary={}, is_rewrite=True,
+        data_files=('{"file-path": "new"}',), removed_files=('{"file-path": "a"}', '{"file-path": "b"}'),
+        removed_deletes=('{"file-path": "d"}',),
+    )  # fmt: skip
+    found = told(commit)
+    assert (found["is_swap"], found["snapshot_id"], found["sequence"]) == (True, 7, 5)
+    assert found["removed_files"] == [{"file-path": "a"}, {"file-path": "b"}]
+    assert found["removed_deletes"] == [{"file-path": "d"}]
+    assert found["data_files"] == [{"file-path": "new"}]
+    assert "existing" not in found, "all that it takes away is named"
+    only = TableCommit(
+        snapshot_id=7, properties={}, summary={}, is_rewrite=True, removed_deletes=('{"file-path": "d"}',)
+    )
+    assert told(only)["is_swap"], "rows stay, and a file of deletes goes"
+
+
 def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
     found = told(TableCommit(snapshot_id=None, properties={}, summary={}, data_files=["{}"]))
     assert "snapshot_id" not in found
