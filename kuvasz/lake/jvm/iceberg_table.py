@@ -179,11 +179,10 @@ class IcebergTable:
             LakeError: Catalog or storage failed.
         """
         with self._handle.changing():
-            calls = self._classes.calls
             java, is_direct = self._handle.to_commit()
 
             def fill(transaction: Any) -> None:  # noqa: ANN401 (a Java object)
-                calls.fill(java, transaction, commit, is_local=is_direct)
+                self._classes.calls.fill(java, transaction, commit, is_local=is_direct)
 
             return joint.stage(self.name, java, fill, arrive=lambda: self._handle.arrive(java))
 

@@ -51,6 +51,7 @@ import org.apache.iceberg.PartitionSpec;
 import org.apache.iceberg.RewriteFiles;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotUpdate;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableScan;
 import org.apache.iceberg.Transaction;
@@ -143,14 +144,7 @@ public class %(name)s {
 
   private void swapFiles(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
     RewriteFiles rewrite = transaction.newRewrite();
-    String branch = (String) table.properties().get("%(branch)s");
-    if (branch != null) {
-      rewrite.toBranch(branch);
-    }
-    if (direct != null) {
-      rewrite.scanManifestsWith(direct);
-      rewrite.writeManifestsWith(direct, 1);
-    }
+    this.begin(table, rewrite, direct);
     for (Iterator i = this.files(table, commit, "removed_files"); i.hasNext();) {
       rewrite.deleteFile((DataFile) i.next());
     }
@@ -167,23 +161,12 @@ public class %(name)s {
     if (commit.has("sequence")) {
       rewrite.dataSequenceNumber(commit.get("sequence").asLong());
     }
-    for (Iterator i = commit.get("summary").fields(); i.hasNext();) {
-      Map.Entry entry = (Map.Entry) i.next();
-      rewrite.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
-    }
-    rewrite.commit();
+    this.end(rewrite, commit);
   }
 
   private void changeRows(Table table, Transaction transaction, JsonNode commit, ExecutorService direct) {
     RowDelta delta = transaction.newRowDelta();
-    String branch = (String) table.properties().get("%(branch)s");
-    if (branch != null) {
-      delta.toBranch(branch);
-    }
-    if (direct != null) {
-      delta.scanManifestsWith(direct);
-      delta.writeManifestsWith(direct, 1);
-    }
+    this.begin(table, delta, direct);
     for (Iterator i = this.files(table, commit, "data_files"); i.hasNext();) {
       delta.addRows((DataFile) i.next());
     }
@@ -209,11 +192,26 @@ public class %(name)s {
       }
       delta.validateDataFilesExist(paths);
     }
+    this.end(delta, commit);
+  }
+
+  private void begin(Table table, SnapshotUpdate update, ExecutorService direct) {
+    String branch = (String) table.properties().get("%(branch)s");
+    if (branch != null) {
+      update.toBranch(branch);
+    }
+    if (direct != null) {
+      update.scanManifestsWith(direct);
+      update.writeManifestsWith(direct, 1);
+    }
+  }
+
+  private void end(SnapshotUpdate update, JsonNode commit) {
     for (Iterator i = commit.get("summary").fields(); i.hasNext();) {
       Map.Entry entry = (Map.Entry) i.next();
-      delta.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+      update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
     }
-    delta.commit();
+    update.commit();
   }
 
   private Iterator files(Table table, JsonNode commit, String name) {
