@@ -16,7 +16,7 @@ COVERAGE ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak bench bench-quick docs docs-serve pictures deb clean
+.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak soak-log trino duckdb bench bench-quick docs docs-serve pictures deb clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -64,10 +64,10 @@ neglect: setup-dev ## tables and tenants paused, renamed, unmapped, unpublished 
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" NEGLECT=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
 		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_neglect.py tests/integration/test_neglect_tenants.py
 
-crash: setup-dev ## POINTS=1000 kills at random points under load; interrupted, it goes on by its tally, build/crashes.json
+crash: setup-dev ## POINTS=1000 kills at random points under load, with LOG=1 with a staged log; interrupted, it goes on by its tally, build/crashes.json
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(POINTS),1000) CRASH_SEED=$(SEED) \
-		CRASH_TALLY=$(if $(SEED),,$(or $(TALLY),build/crashes.json)) \
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(POINTS),1000) CRASH_SEED=$(SEED) CRASH_LOG=$(or $(LOG),0) \
+		CRASH_TALLY=$(if $(SEED),,$(or $(TALLY),build/crashes$(if $(LOG),-log).json)) \
 		exec $(PYTHON) -m pytest -q -s --maxfail=1 -k killed_at_random_points $(PYTEST_ARGS) tests/acceptance/test_crash_everything.py
 
 hostile: setup-dev ## the lag of SOURCES=500, measured alone and beside 76 of them that are dead, silent, locked, garbled or forbidden
@@ -79,13 +79,28 @@ mutations: setup-dev ## each durable fact of continuity left out in turn: tests 
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -v $(PYTEST_ARGS) tests/mutations
 
-test-unit: setup-dev ## the tests that need neither a server nor Spark
-	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres" $(SHARED) tests/unit $(PYTEST_ARGS)
+test-unit: setup-dev ## the tests that need neither a server, Spark nor a process, with fewer examples; `make test` has all
+	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres and not process" --hypothesis-profile=quick $(SHARED) tests/unit $(PYTEST_ARGS)
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" SOAK_MINUTES=$(or $(MINUTES),60) SOAK_SEED=$(SEED) \
 		exec $(PYTHON) -m pytest -q -s -k everything_at_once $(PYTEST_ARGS) tests/acceptance/test_soak.py
+
+soak-log: setup-dev ## a cluster's log under load and mishaps for MINUTES=60: its objects and the coordinator's rows stay as few; SEED= draws them as before
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" SOAK_LOG_MINUTES=$(or $(MINUTES),60) SOAK_SEED=$(SEED) \
+		exec $(PYTHON) -m pytest -n 0 -q -s $(PYTEST_ARGS) tests/acceptance/test_log_soak.py
+
+trino: setup-dev ## a real Trino, fetched once (540 MB; it needs Java 24), reads lakes and answers the questions of docs/about-the-lake.md
+	@$(MAKE) --no-print-directory jars
+	@scripts/trino.sh
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -n 0 -v $(PYTEST_ARGS) tests/integration/test_trino.py
+
+duckdb: setup-dev ## a real DuckDB with its Iceberg extension, fetched once, reads tables by the SQL that kuvasz asof prints
+	@$(MAKE) --no-print-directory jars
+	@scripts/duckdb.sh
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -n 0 -v $(PYTEST_ARGS) tests/integration/test_asof.py -k all_types
 
 check: setup-dev ## lint, format, types, import layers
 	$(PYTHON) -m ruff check .

@@ -128,7 +128,7 @@ def own_cpu_s() -> float:
 async def drain_reader(url: str, name: str, end_lsn: int, options: ReaderOptions) -> tuple[float, float, Reader]:
     progress, budget = Progress(), Budget(1 << 30)
     reader = Reader(
-        Upstream(source="bench", conninfo=replication_conninfo(url), slot=name, publications=["bench"]),
+        Upstream(source="bench", conninfo=lambda: replication_conninfo(url), slot=name, publications=["bench"]),
         Downstream(
             routes=OneWorker(), inboxes=[Discard(progress, budget, 0), Discard(progress, budget, 1)],
             progress=progress, budget=budget,

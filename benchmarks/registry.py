@@ -19,6 +19,9 @@ from benchmarks.scenarios.starting import FleetStart, StoreStart
 from benchmarks.scenarios.steady import Steady
 from benchmarks.scenarios.storing import StoreBacklog, StoreSteady
 from benchmarks.scenarios.stuck import Stuck
+from benchmarks.scenarios.telling import Telling
+from benchmarks.scenarios.tenants import Tenants
+from benchmarks.scenarios.tracing import Tracing
 from benchmarks.scenarios.truncating import Truncating
 
 if TYPE_CHECKING:
@@ -143,6 +146,14 @@ _ENTRIES = (
         quick={"sources": 50},
     ),
     Entry(
+        name="tenants",
+        summary="150 schemas of one database with five tables each: both starts, rest, and 300 updates/s",
+        build=Tenants,
+        tiny={"schemas": 3, "tables": 2, "seconds": 1.0, "settle": 1.0},
+        quick={"schemas": 50, "seconds": 10.0},
+        full={"schemas": 2000},
+    ),
+    Entry(
         name="fleet-idle",
         summary="CPU of 100 quiet sources with the same five tables",
         build=FleetIdle,
@@ -192,6 +203,13 @@ _ENTRIES = (
         fixed={"log_interval": "200ms"},
         tiny=_TINY_PACE,
         full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
+        name="about",
+        summary="CPU of the tables about the lake at 1,000 changes/s, beside a kuvasz that has none",
+        build=Telling,
+        tiny={"rows": 400, "seconds": 3.0, "warm_seconds": 1.0, "rate": 100.0, "tables": 2},
+        full={"seconds": 300.0},
     ),
     Entry(
         name="steady-stuck",
@@ -253,6 +271,13 @@ _ENTRIES = (
         build=Indexing,
         tiny={"rows": 10_000, "batch": 1000},
         full={"rows": 50_000_000},
+    ),
+    Entry(
+        name="trace",
+        summary="`kuvasz trace` of single rows behind 500 snapshots of 40 scattered updates",
+        build=Tracing,
+        tiny={"rows": 2000, "snapshots": 12, "updates": 4},
+        quick={"rows": 500_000, "snapshots": 100},
     ),
     Entry(
         name="truncate",

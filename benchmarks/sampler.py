@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
+
+from benchmarks.processes import Process, Processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,16 +56,16 @@ class Sampler:
         """Take a sample now and return it."""
         with self._lock:
             rss = dict.fromkeys(KINDS, 0)
+            processes = Processes()
             for root, kind in self._roots.items():
-                for process in _family(root):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        name = _kind(process, root) if kind == "driver" else kind
-                        rss[name] += process.memory_info().rss
-                        if kind != SOURCE:
-                            times = process.cpu_times()
-                            self._used[name, process.pid] = times.user + times.system
+                family = processes.family(root)
+                for process in family:
+                    name = _kind(process, root) if kind == "driver" else kind
+                    rss[name] += process.rss
+                    if kind != SOURCE:
+                        self._used[name, process.pid] = process.cpu_s
                 if kind == SOURCE:
-                    self._used[kind, root] = max(self._used.get((kind, root), 0.0), _of_server(root))
+                    self._used[kind, root] = max(self._used.get((kind, root), 0.0), _of_server(family, root))
             cpu = dict(_NONE)
             for (name, _), used in self._used.items():
                 cpu[name] += used
@@ -109,24 +109,10 @@ def resident(samples: Sequence[Sample], kinds: Sequence[str] = ("driver", "worke
     return [sum(sample.rss[kind] for kind in kinds) for sample in samples]
 
 
-def _family(root: int) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(root)
-        return [process, *process.children(recursive=True)]
-    return []
-
-
-def _of_server(postmaster: int) -> float:
+def _of_server(family: Sequence[Process], postmaster: int) -> float:
     """Return the CPU seconds of a server. Most of its sessions end between two looks: it knows what those used."""
-    used = 0.0
-    for process in _family(postmaster):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = process.cpu_times()
-            used += times.user + times.system
-            if process.pid == postmaster:
-                used += times.children_user + times.children_system
-    return used
+    return sum(one.cpu_s + one.ended_s * (one.pid == postmaster) for one in family)
 
 
-def _kind(process: psutil.Process, driver: int) -> str:
-    return "driver" if process.pid == driver else "jvm" if "java" in process.name() else "workers"
+def _kind(process: Process, driver: int) -> str:
+    return "driver" if process.pid == driver else "jvm" if "java" in process.name else "workers"

@@ -37,6 +37,7 @@ class Group:
     urls: Sequence[tuple[str | None, str]]  #: (sid, url)
     fields: Mapping[str, Sequence[RowField]]  #: table -> what is compared of it; the first field is its key
     prefix: str = ""  #: of the tables in the lake
+    schemas: str = ""  #: of the databases that have them, as the map says which
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)  #: options of every table in the map
 
     def sources(self) -> Iterator[tuple[str, str | None, str]]:
@@ -55,6 +56,7 @@ class Subject:
         lake: Further options of its section `lake`.
         store: Where the tables' files are, if not in the folder.
         cluster: Options of its section `cluster`, if it has one.
+        maintenance: Those of its section `maintenance`.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class Subject:
         lake: Mapping[str, Any] | None = None,
         store: ObjectStore | None = None,
         cluster: Mapping[str, Any] | None = None,
+        maintenance: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self._store = store
         self.groups = groups
         (folder / "lake").mkdir(parents=True, exist_ok=True)
+        self.coordinator: str | None = (cluster or {}).get("coordinator")  #: of its staged log, if it has one
         self.map = folder / "map.yaml"
         document: dict[str, Any] = {
             "lake": {
@@ -81,6 +85,7 @@ class Subject:
                 **(lake or {}),
             },
             "pipeline": dict(pipeline or {}),
+            "maintenance": dict(maintenance or {}),
             "server": {"address": f"127.0.0.1:{_free_port()}"},
             "databases": [_entry(group) for group in groups],
             **({"cluster": dict(cluster)} if cluster else {}),
@@ -186,7 +191,10 @@ def _lake(
 def _entry(group: Group) -> dict[str, Any]:
     return {
         "database": group.database,
-        "urls": [{"url": url, **({"sid": sid} if sid else {})} for sid, url in group.urls],
+        "urls": [
+            {"url": url, **({"sid": sid} if sid else {}), **({"schemas": group.schemas} if group.schemas else {})}
+            for sid, url in group.urls
+        ],
         "tables": {table: _table(group, table) for table in group.fields},
     }
 

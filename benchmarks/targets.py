@@ -67,4 +67,6 @@ TARGETS: Mapping[tuple[str, str], Target] = {
     ("read", "full scan to fresh"): _at_most(1.5, changes=1_000_000),
     ("read", "looked after: full scan to fresh"): _at_most(1.5, changes=1_000_000),
     ("idle", "CPU of one core"): _at_most(3, seconds=60),
+    ("about", "CPU of the tables about the lake"): _at_most(2, seconds=60),
+    ("trace", "trace, slowest"): _at_most(5, rows=10_000_000, snapshots=500),
 }

@@ -220,11 +220,15 @@ class App:
     def ask_lake(self, found: MapDifference) -> None:
         """Have the lake answer what is asked when sources have ended: where it does not, they had better go on.
 
+        It is asked by the map's credentials of its catalog, which count from here on.
+
         Raises:
-            LakeError: The lake does not answer.
+            LakeError: The lake does not answer, or lets nobody in by these credentials.
             MapBusy: Another process has taken a group since that was to be applied here.
             StateError: The coordinator does not answer.
         """
+        if found.credentials is not None:
+            self.lake.renew(found.credentials)
         if self._claims is not None and found.groups is not None:
             self._claims.claim(found.groups)
             self._adopt(found)
@@ -470,7 +474,7 @@ def _staged(config: Config, sources: int, *, is_shared: bool) -> StagedLog | Non
     store = ObjectFolder(cluster.log_location, store_access.of_lake(config.lake))
     return StagedLog(
         index, store, interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=sources,
-        role=cluster.role, is_shared=is_shared,
+        role=cluster.role, is_shared=is_shared, secrets=config.pipeline.sealing_secrets,
     )  # fmt: skip
 
 

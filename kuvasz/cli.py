@@ -968,6 +968,12 @@ def source_erase(  # noqa: PLR0913 (its options)
     with_tags: Annotated[
         bool, typer.Option("--with-tags", help="Remove tags and branches that hold older snapshots; else: refuse.")
     ] = False,
+    with_unclear: Annotated[
+        bool,
+        typer.Option(
+            "--with-unclear", help="With --key: rejected rows as well whose keys do not tell whose they are."
+        ),
+    ] = False,
     sign_with: Annotated[
         Path | None,
         typer.Option("--sign-with", help="A private key (Ed25519, PEM) to sign the receipt.", show_default=False),
@@ -989,7 +995,9 @@ def source_erase(  # noqa: PLR0913 (its options)
         choice = SourceSelection(database=database, sid=sid)
         receipt = verb.run(loaded, choice, is_sure=is_sure, with_tags=with_tags, signs_with=key_file)
     else:
-        asked = row_erasing.ErasureRequest(table=table, key=tuple(key or ()), sid=sid, database=database)
+        asked = row_erasing.ErasureRequest(
+            table=table, key=tuple(key or ()), sid=sid, database=database, with_unclear=with_unclear
+        )
         receipt = row_erasing.run(loaded.config, asked, is_sure=is_sure, with_tags=with_tags, signs_with=key_file)
     redact = Redactor(loaded.secrets)
     if as_json:
@@ -1130,6 +1138,19 @@ def drain(
     from kuvasz.verbs.cluster import drain as verb
 
     print(verb.run(_loaded(context, config, settings).config, node, is_over=is_over))
+
+
+@cluster.command("forget")
+def forget(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(help="The process, as `kuvasz cluster nodes` or `map_differs` names it.")],
+    config: ConfigOption = None,
+    settings: SetOption = None,
+) -> None:
+    """Forget a process that is gone for good: the others take what it held, also if its map was another one."""
+    from kuvasz.verbs.cluster import forget as verb
+
+    print(verb.run(_loaded(context, config, settings).config, node))
 
 
 @cluster.command("groups")

@@ -9,7 +9,7 @@
     ├── CheckError               3   human   process   nothing passed the pre-flight
     ├── SourceError              1   timed   source    connection lost, server restarting, slot in use
     │   ├── SourceRefused        3   human   source    privilege, wal_level, publication: needs SQL at the source
-    │   ├── SourceTooLarge       1   timed   source    more tables are one target than may be
+    │   ├── SourceTooLarge       1   timed   source    it has more tables than the map may take in
     │   ├── SourceLocked         1   timed   source    somebody has locked a table, and more than a look is needed
     │   ├── SourceSlow           1   timed   source    rows come slowly, where others would have to wait for them
     │   └── SlotLost             5   human   source    slot gone or invalidated
@@ -179,7 +179,7 @@ class SourceRefused(SourceError):
 
 
 class SourceTooLarge(SourceError):
-    """A source has more tables that are one target than a target may have of it."""
+    """A source has more tables than may be one target, or than may be like the patterns of its entry."""
 
 
 class SourceLocked(SourceError):
@@ -437,6 +437,12 @@ def start_over(source: str) -> str:
     """Return what to do when a source cannot go on from where the lake stands."""
     command = f"kuvasz resync --sid {shlex.quote(source)}"
     return f"copy the source again: {command}, or `on_slot_lost: repair` or `resync`"
+
+
+def another_cluster(source: str) -> str:
+    """Return what to do when another cluster answers than the one whose rows the lake has."""
+    upgraded = "if pg_upgrade has made it of that one, a start goes on with it, or says why that is not proved"
+    return f"check the url; {upgraded}; if the cluster was replaced: {start_over(source)}"
 
 
 def unreadable(file: object, error: OSError) -> StateError:

@@ -57,6 +57,7 @@ class Event(enum.Enum):
     GROUP_GIVEN_BACK = "group_given_back", INFO, "a group is left to another process that applies"
     STAGING_FAILED = "staging_failed", WARNING, "nothing can be staged now: sources keep their changes"
     STAGING_GOES_ON = "staging_goes_on", INFO, "changes are staged again"
+    LOG_STUCK = "log_stuck", WARNING, "what the lake has by now cannot go from the staged log: it is tried again"
     LOG_GROUP_LATE = "log_group_late", WARNING, "another group is behind, and the log keeps all that it lacks"
     LEASE_LOST = "lease_lost", ERROR, "the lease is lost: this process ends"
     MAP_DIFFERS = "map_differs", WARNING, "the process that replicates has another map: this one takes nothing over"
@@ -98,6 +99,17 @@ class Event(enum.Enum):
     SOURCE_UNHEARD = "source_unheard", INFO, "a source left the map: this group hears nothing of it any more"
     SLOT_LOST = "slot_lost", WARNING, "the stream was lost: the source is copied again"
     SLOT_LOST_REPAIRED = "slot_lost", WARNING, "the stream was lost: the source is compared with the lake"
+    SLOT_LOST_AGAIN = "slot_lost", ERROR, "the stream was lost while all was copied: the next copy waits"
+    UPGRADED = (
+        "upgraded",
+        INFO,
+        "pg_upgrade has made a source's cluster anew: it goes on where the lake is",
+    )
+    UPGRADE_UNPROVED = (
+        "upgrade_unproved",
+        WARNING,
+        "another cluster answers, and it is not proved to be the one before as pg_upgrade makes it anew",
+    )
     READER_ENDED = "reader_ended", INFO, "the session of a process that has lost its lease is ended"
     SLOT_WAITS = "slot_waits", WARNING, "the slot waits for transactions to end"
     SLOTWATCH_FAILED = "slotwatch.failed", DEBUG, "a slot could not be looked at"
@@ -122,6 +134,11 @@ class Event(enum.Enum):
         "column_list_missing",
         WARNING,
         "columns that the map leaves out leave the source, though it asks for a list of columns",
+    )
+    ROW_FILTER_MISSING = (
+        "row_filter_missing",
+        WARNING,
+        "rows outside the filter leave the source, though the map asks for a row filter",
     )
     TABLE_RENAMED = (
         "table_renamed",
@@ -227,9 +244,16 @@ class Event(enum.Enum):
     REHEARSAL_FAILED = "rehearsal_failed", DEBUG, "the rehearsal of commits failed", _TRACEBACK
 
     # Tables of the lake.
+    CREDENTIALS_RENEWED = "credentials_renewed", INFO, "other credentials of the lake count from now on"
+    CREDENTIALS_REFUSED = (
+        "credentials_refused",
+        WARNING,
+        "the catalog lets nobody in by the credentials that the map's files have now: those before are used",
+    )
     TABLE_UNSEEN = "table_unseen", DEBUG, "a lake table could not be looked at"
     LAYOUT_CHANGED = "layout_changed", INFO, "the layout of a table changed"
     TABLE_REMADE = "table_remade", WARNING, "a table is of another type or key: its sources are copied anew"
+    KEYS_TWICE = "keys_twice", WARNING, "a file of a table has rows with the same key: kuvasz verify --fix mends them"
     INDEX_READ = "index_read", INFO, "reading keys of files"
     INDEX_SET_BACK = "index_set_back", WARNING, "a lake table is not what its index describes, which is read anew"
     INDEX_UNSAVED = "index_unsaved", WARNING, "an index could not be kept"
@@ -237,6 +261,11 @@ class Event(enum.Enum):
     LAKE_REWOUND_MENDED = "lake_rewound_mended", WARNING, "a lake table was set back: it is compared with its source"
     COMPACTED = "compacted", INFO, "compacted"
     ORPHANS_REMOVED = "orphans_removed", INFO, "orphans removed"
+    ORPHANS_LEFT = (
+        "orphans_left",
+        WARNING,
+        "files that no snapshot knows are left: another table has its files in the folder, too",
+    )
     CLEAN_BRANCH = "clean_branch", INFO, "the branch was set"
     CLEAN_BRANCH_LEFT = "clean_branch_left", INFO, "the branch was left where it is"
     MAINTENANCE_FAILED = "maintenance_failed", WARNING, "a table was not maintained; it is tried again"

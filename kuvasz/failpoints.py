@@ -26,6 +26,7 @@ VARIABLE = "KUVASZ_FAILPOINTS"
 NAMES = (
     "position_forgotten",
     "slot_dropped",
+    "source_relocated",
     "before_slot",
     "slot_created",
     "snapshot_taken",

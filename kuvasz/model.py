@@ -113,6 +113,9 @@ class PgType:
 #: Begins a `Column.missing` that is no value, but a digest of one that is long: no text of PostgreSQL has this byte.
 LONG: Final = "\0"
 
+#: Begins one that is what is to be noted of it, for the lake is not to show the value.
+HIDDEN: Final = "\0\0"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -126,7 +129,7 @@ class Column:
     is_nullable: bool = True
     has_default: bool = False  #: a default, an identity, or values for the rows that were there before it
     is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
-    #: pg_attribute.attmissingval: what rows have that were there before it, see `LONG`; None: NULL
+    #: pg_attribute.attmissingval: what rows have that were there before it, see `LONG` and `HIDDEN`; None: NULL
     missing: str | None = None
     version: int = 0  #: of its row in pg_attribute (xmin): another one after ALTER COLUMN; 0 in the stream
     facts: tuple[
@@ -305,6 +308,7 @@ class Truncation:
     commit_us: int
     xid: int
     ordinal: int = 0  #: number of this event in its transaction for the relation; known once it is cut into chunks
+    others: tuple[Truncation, ...] = ()  #: later ones that are rows of the same file where a TRUNCATE is a row
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

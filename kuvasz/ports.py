@@ -57,6 +57,7 @@ class Target:
     set: Mapping[str, str] | None = (
         None  #: the target's columns -> Spark SQL over the source's; None: all as they are
     )
+    dialect: str = ""  #: settings of Spark by which `filter` and `set` give other values than without; empty: none
     #: target column -> ``hmac``, ``hmac:name`` or ``redact``
     mask: Mapping[str, str] = dataclasses.field(default_factory=dict)
     mask_secret: bytes = dataclasses.field(default=b"", repr=False)
@@ -78,6 +79,11 @@ class Target:
     def takes(self, column: str) -> bool:
         """Say whether a source's column is to be in the lake."""
         return column not in self.exclude and (self.columns is None or column in self.columns)
+
+    @property
+    def is_hiding(self) -> bool:
+        """Whether the sources send what the lake is not to show: columns, values of columns, or rows."""
+        return bool(self.mask or self.exclude or self.columns is not None or self.filter or self.set)
 
     def may_read(self, column: str) -> bool:
         """Whether the filter may read a source's column: it has its name in it, in whatever case, or a star."""
@@ -215,6 +221,10 @@ class Gap:
 SMALL_COPY_BYTES: Final = 1 << 20
 
 
+class CopyTooLarge(Exception):
+    """More came of a request than its reader wants."""
+
+
 class CopyRequest(Protocol):
     """A picklable part of a source table, read on an executor, or by whoever copies it if it is small."""
 
@@ -231,6 +241,9 @@ class CopyRequest(Protocol):
 
     def hurried(self) -> CopyRequest:
         """Return the same request for a core that others need: if it comes slowly, reading it raises `SourceSlow`."""
+
+    def bounded(self, most_bytes: int) -> CopyRequest:
+        """Return the same request, of which nobody wants more: reading raises `CopyTooLarge` when it came."""
 
     def read(self, chunk_bytes: int) -> Iterator[bytes | bytearray | memoryview]:
         """Yield COPY text of whole rows, about `chunk_bytes` at a time."""
@@ -536,7 +549,7 @@ class Lake(Protocol):
         Whatever is connected goes on as it is.
 
         Raises:
-            LakeError: The catalog cannot be given other ones.
+            LakeError: The catalog does not answer by them, or cannot be given other ones: those before count.
         """
         del properties  # of a lake that has no such catalog
 
@@ -625,6 +638,10 @@ class Lake(Protocol):
 
     def positions(self, target: str) -> Mapping[str, SourcePosition]:
         """Return how far each source is in a target; a source that was never copied is missing."""
+
+    def position(self, target: str, source: str) -> SourcePosition | None:
+        """Return how far one source is in a target: what `positions` says of it, for less than a copy of all."""
+        return self.positions(target).get(source)
 
     def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """Return the same of any target, prepared or not: the catalog is asked, and nothing is changed.
@@ -724,6 +741,16 @@ class Lake(Protocol):
         Raises:
             TableError: So much differs that a copy is cheaper, or as `copy`.
             SourceError, LakeError: As `copy`.
+        """
+
+    def relocate(self, target: str, source: str, position: SourcePosition) -> None:
+        """Have a source be at another position of a prepared target, which has all that lies between, and no more.
+
+        The source must not be streaming into it.
+
+        Raises:
+            LakeRewound: Someone set the table back: nobody knows what it has.
+            LakeError: Catalog or storage failed.
         """
 
     def unmapped(

@@ -7,15 +7,16 @@ it knows the catalog only through `PgType`, and the built-in types by heart.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from kuvasz.errors import InternalError, SchemaError
 from kuvasz.model import LakeType, PgType, ValueType, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
 
 #: Iceberg's and Arrow's limit for decimals (Iceberg spec, "Primitive Types": precision must be 38 or less).
 MAX_PRECISION = 38
@@ -27,6 +28,9 @@ _TYPMOD_HEADER = 4
 _NUMERIC = 1700
 
 _STRING = ValueType(kind=LakeType.STRING)
+
+#: Values of several parts: an array of such is PostgreSQL's text, as one of several dimensions is.
+_OF_SEVERAL = frozenset({LakeType.LIST, LakeType.MAP})
 
 _BY_NAME: Mapping[str, ValueType] = {
     "bool": ValueType(kind=LakeType.BOOLEAN, wire=Wire.BOOL),
@@ -79,8 +83,7 @@ def _value_type(pg_type: PgType, typmod: int, decimal: tuple[int, int] | None) -
     if pg_type.category == "d" and pg_type.base is not None:
         return _value_type(pg_type.base, pg_type.base_typmod, decimal)
     if pg_type.element is not None:
-        element = _value_type(pg_type.element, typmod, decimal)
-        return ValueType(kind=LakeType.LIST, wire=Wire.ARRAY, element=element, delimiter=pg_type.delimiter)
+        return _list_of(_value_type(pg_type.element, typmod, decimal), pg_type.delimiter)
     if pg_type.category != "b":
         return _STRING
     if pg_type.name in _EXTENSION_BY_NAME:
@@ -90,6 +93,12 @@ def _value_type(pg_type: PgType, typmod: int, decimal: tuple[int, int] | None) -
     if pg_type.name == "numeric":
         return _decimal(*decimal) if decimal is not None else _numeric(typmod)
     return _BY_NAME.get(pg_type.name, _STRING)
+
+
+def _list_of(element: ValueType, delimiter: str) -> ValueType:
+    if element.kind in _OF_SEVERAL:  # hstore[], vector[], an array of a domain over arrays
+        return _STRING
+    return ValueType(kind=LakeType.LIST, wire=Wire.ARRAY, element=element, delimiter=delimiter)
 
 
 def _numeric(typmod: int) -> ValueType:
@@ -161,29 +170,35 @@ def iceberg_name(value_type: ValueType) -> str:
     return str(value_type.kind.value)
 
 
-_ARROW: Mapping[LakeType, pa.DataType] = {
-    LakeType.BOOLEAN: pa.bool_(),
-    LakeType.INT: pa.int32(),
-    LakeType.LONG: pa.int64(),
-    LakeType.FLOAT: pa.float32(),
-    LakeType.DOUBLE: pa.float64(),
-    LakeType.STRING: pa.string(),
-    LakeType.BINARY: pa.binary(),
-    LakeType.DATE: pa.date32(),
-    LakeType.TIMESTAMP: pa.timestamp("us"),
-    LakeType.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
-    LakeType.UUID: pa.binary(16),
-    LakeType.MAP: pa.map_(pa.string(), pa.string()),
-}
+@functools.cache
+def _arrow() -> Mapping[LakeType, pa.DataType]:
+    import pyarrow as pa
+
+    return {
+        LakeType.BOOLEAN: pa.bool_(),
+        LakeType.INT: pa.int32(),
+        LakeType.LONG: pa.int64(),
+        LakeType.FLOAT: pa.float32(),
+        LakeType.DOUBLE: pa.float64(),
+        LakeType.STRING: pa.string(),
+        LakeType.BINARY: pa.binary(),
+        LakeType.DATE: pa.date32(),
+        LakeType.TIMESTAMP: pa.timestamp("us"),
+        LakeType.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+        LakeType.UUID: pa.binary(16),
+        LakeType.MAP: pa.map_(pa.string(), pa.string()),
+    }
 
 
 def arrow_type(value_type: ValueType) -> pa.DataType:
     """Return the Arrow type of a decoded column; list elements are called ``element``, as in Iceberg's files."""
+    import pyarrow as pa  # which most verbs need not wait for
+
     if value_type.kind is LakeType.DECIMAL:
         return pa.decimal128(value_type.precision, value_type.scale)
     if value_type.kind is LakeType.LIST:
         return pa.list_(pa.field("element", arrow_type(_element(value_type))))
-    return _ARROW[value_type.kind]
+    return _arrow()[value_type.kind]
 
 
 def _element(value_type: ValueType) -> ValueType:

@@ -37,6 +37,7 @@ pytest_plugins = [
 # many. New ones are found at the desk.
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("desk", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=30)  # `make test-unit`; `make test` tries all
 if "HYPOTHESIS_PROFILE" not in os.environ:
     settings.load_profile("ci" if os.environ.get("CI") else "desk")
 

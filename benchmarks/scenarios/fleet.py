@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from benchmarks import panels, workload
 from benchmarks.outcome import Outcome, percentiles
-from benchmarks.run import APPLY_S, START_S
+from benchmarks.run import APPLY_S, AS_USERS_LOG, START_S
 from benchmarks.sampler import OURS, SOURCE, used
 from benchmarks.scenario import Scenario
 from benchmarks.scenarios.steady import lags
@@ -68,8 +68,7 @@ class Fleet(Scenario):
         return outcome
 
     def _follow(self, stand: Stand, subject: Subject) -> Outcome:
-        # What nobody has logged who does not look for a defect: three lines a second and source.
-        quiet = subject.start("--log-level", "info")
+        quiet = subject.start(*AS_USERS_LOG)
         with subject.watch() as watch, quiet as run, stand.sampler(run) as sampler:
             run.wait_for("streaming", timeout_s=START_S + APPLY_S, count=len(subject.urls))
             with stand.profiled(run, f"{subject.folder.name}-first"):

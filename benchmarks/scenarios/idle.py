@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from benchmarks import panels
 from benchmarks.outcome import Outcome
-from benchmarks.run import START_S
+from benchmarks.run import AS_USERS_LOG, START_S
 from benchmarks.sampler import OURS, SOURCE, used
 from benchmarks.scenario import Scenario
 from benchmarks.subject import Group, Subject
@@ -75,7 +75,7 @@ class FleetIdle(Scenario):
 
 def rest(stand: Stand, subject: Subject, *, settle: float, seconds: float) -> Outcome:
     """Let kuvasz stream nothing."""
-    with subject.start() as run, stand.sampler(run, interval_s=1.0) as sampler:
+    with subject.start(*AS_USERS_LOG) as run, stand.sampler(run, interval_s=1.0) as sampler:
         run.wait_for("streaming", timeout_s=START_S, count=len(subject.urls))
         time.sleep(settle)
         stand.say(f"nothing happens for {seconds:g} s")

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from benchmarks import panels
 from benchmarks.outcome import Outcome
-from benchmarks.run import APPLY_S
+from benchmarks.run import APPLY_S, AS_USERS_LOG
 from benchmarks.sampler import KINDS, Sample, used
 from benchmarks.scenario import Scenario
 from benchmarks.workload import Workload
@@ -48,11 +48,11 @@ class FleetStart(Scenario):
         """Start twice, and compare."""
         outcome = Outcome()
         stand.say("first start")
-        with subject.start() as run:
+        with subject.start(*AS_USERS_LOG) as run:
             self._started(stand, subject, run, outcome, "first start")
             _kill(run)
         stand.say("start after SIGKILL")
-        with subject.start() as run:
+        with subject.start(*AS_USERS_LOG) as run:
             self._started(stand, subject, run, outcome, "start after SIGKILL")
             run.end()
         stand.verify(subject, outcome)

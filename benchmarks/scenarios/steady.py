@@ -9,6 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from benchmarks import panels, workload
+from benchmarks.log_counts import LogCounts
 from benchmarks.outcome import Outcome, percentiles
 from benchmarks.run import START_S
 from benchmarks.sampler import OURS
@@ -75,6 +76,7 @@ def paced(stand: Stand, subject: Subject, pace: Pace, watch: Watch, run: Run, sa
     """Make the load, wait until it is visible and return lag, commit time and CPU; for a kuvasz that streams."""
     stand.say(f"{pace.rate:,.0f} changes/s for {pace.seconds:g} s")
     [url] = subject.urls
+    counts = LogCounts(subject.coordinator) if subject.coordinator else None
     first = sampler.mark()
     marks = workload.steady(
         url,
@@ -99,6 +101,8 @@ def paced(stand: Stand, subject: Subject, pace: Pace, watch: Watch, run: Run, sa
     outcome.add("commit time", percentiles(commits, 50)[0], "s")
     outcome.add("CPU per row", sum(cpu[kind] for kind in OURS) / rows * 1e6, "µs")
     outcome.add("CPU of one core", sum(cpu[kind] for kind in OURS) / (last.at - first.at) * 100, "%")
+    if counts is not None:
+        counts.add(outcome)
     for event in run.named("compacted")[-1:]:
         outcome.add("rewritten to changed bytes", event["rewritten_bytes"] / event["changed_bytes"], "")
     outcome.panels += [*panels.lags(at, late), panels.cpu({"steady": cpu}, rows)]

@@ -56,10 +56,21 @@ _ABOUT = frozenset({Event.ABOUT_FAILED, Event.ABOUT_LOST})
 
 #: Their `error` quotes no value of any row: it is of connections, slots and files.
 PUBLIC = _ABOUT | {
-    Event.SOURCE_FAILED, Event.SOURCE_STOPPED, Event.SLOT_LOST, Event.SLOT_LOST_REPAIRED, Event.LAKE_REWOUND_MENDED,
-    Event.COPIED_AGAIN_LOST, Event.STANDING_FAILED, Event.NOTE_FAILED, Event.FEEDS_FAILED,
+    Event.SOURCE_FAILED, Event.SOURCE_STOPPED, Event.SLOT_LOST, Event.SLOT_LOST_REPAIRED, Event.SLOT_LOST_AGAIN,
+    Event.LAKE_REWOUND_MENDED, Event.COPIED_AGAIN_LOST, Event.STANDING_FAILED, Event.NOTE_FAILED, Event.FEEDS_FAILED,
     Event.RELATION_FILES_FAILED, Event.WITNESS_FAILED, Event.INDEX_UNSAVED,
 }  # fmt: skip
+
+
+#: Characters of a text of an event, and entries of a list: a source has names and errors as long as it likes, and
+#: rows wait in memory by their number.
+_LONGEST: Final = 4000
+_MOST: Final = 100
+_MORE: Final = "… and more:"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 class EventRows:
@@ -108,10 +119,12 @@ class EventRows:
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, Mapping):
-            return {self._redact(str(key)): self._clean(entry) for key, entry in value.items()}
+            some = {_cut(self._redact(str(key))): self._clean(value[key]) for key in itertools.islice(value, _MOST)}
+            return some | ({_MORE: len(value) - _MOST} if len(value) > _MOST else {})
         if isinstance(value, list | tuple | set | frozenset):
-            return [self._clean(entry) for entry in value]
-        return self._redact(str(value))
+            found = [self._clean(entry) for entry in itertools.islice(value, _MOST)]
+            return [*found, f"{_MORE} {len(value) - _MOST}"] if len(value) > _MOST else found
+        return _cut(self._redact(str(value)))
 
 
 class SourceRows:

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kuvasz import log
+from kuvasz.admin.entries import replaced_map
 from kuvasz.config import load
 from kuvasz.config.written import map_references, map_text
 from kuvasz.errors import ConfigError, KuvaszError, MapBusy
@@ -124,7 +125,8 @@ class LiveMap:
 
         Args:
             by: Who asked.
-            text: The text: what it refers to by ``${…}`` the map refers to already, at that place.
+            text: The text: what it refers to by ``${…}`` the map refers to already, at that place, and none of it is
+                sent elsewhere (`replaced_map`).
 
         Raises:
             ConfigError: It is faulty or cannot follow, or somebody else has changed the file.
@@ -138,7 +140,10 @@ class LiveMap:
             map_references.refuse_new(map_text.meaning(before), map_text.meaning(text.removeprefix("\ufeff")))
             return None if text == before else text
 
-        return await self._rewrite(by, make, lambda _: None)
+        def prove(loaded: Loaded) -> None:
+            replaced_map.refuse(self._known().config, loaded.config)
+
+        return await self._rewrite(by, make, prove)
 
     async def _rewrite(
         self,

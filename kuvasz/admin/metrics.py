@@ -61,7 +61,7 @@ HELP = {
     "kuvasz_log_objects": "With `cluster.log`: objects of the log that the lake does not have all of yet.",
     "kuvasz_log_failing": "With `cluster.log`: 1 while nothing can be staged, and sources keep their WAL.",
     "kuvasz_log_staged_timestamp_seconds": "With `cluster.log`: Unix time at which something was staged last.",
-    "kuvasz_log_group_objects": "With `cluster.group`: objects that the group's lake does not have all of yet.",
+    "kuvasz_log_group_objects": "With `cluster.group`: objects since the first that the group's lake lacks some of.",
     "kuvasz_log_group_behind_seconds": "With `cluster.group`: since the first of these was staged; 0: it has all.",
     "kuvasz_staged_lsn": "With `cluster.log`: the LSN, as a number, before which all of the source is staged.",
     "kuvasz_memory_limit_bytes": "When so much waits, reading pauses: `pipeline.memory`, or less.",

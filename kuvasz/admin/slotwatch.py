@@ -86,6 +86,7 @@ class SlotWatch:
         self._sources = sources
         self._every_s = every_s
         self._rest_until: dict[str, float] = {}
+        self._known_until: dict[str, float] = {}  #: source without a slot -> until when it is not asked by itself
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -117,12 +118,16 @@ class SlotWatch:
     def _ask(self, sources: Sequence[Source]) -> None:
         """Ask one of a server's sources for all; then those it did not know of, for a proxy may be in between."""
         found: dict[str, SlotFacts] = {}
-        silences = 0
+        silences, is_answered = 0, False
         for source in sources:
-            if source.name in found or not self._is_due(source.name):
+            is_needless = is_answered and time.monotonic() < self._known_until.get(source.name, 0.0)
+            if source.name in found or is_needless or not self._is_due(source.name):
                 continue
             try:
                 found |= ask(source, [one for one in sources if one.name not in found])
+                is_answered = True
+                if source.name not in found:  # while a fleet starts most have none, and others ask for it as well
+                    self._known_until[source.name] = time.monotonic() + _AFTER_FAILURE_S
             except Exception as error:  # noqa: BLE001 (the owner of the thread: whatever one answers is its own alone)
                 reason = str(error) if isinstance(error, KuvaszError) else repr(error)[:_MOST_TOLD]
                 _log.tell(Event.SLOTWATCH_FAILED, source=source.name, reason=reason)

@@ -211,7 +211,7 @@ def _writers(config: Config) -> Iterator[Problem]:
 
 
 def _staged(config: Config) -> Iterator[Problem]:
-    """What the staged log cannot do yet: it keeps messages as they were sent."""
+    """What a staged log cannot do, which keeps messages as they were sent, and unreadable only with a secret."""
     for part, who in (("read", "those that read"), ("apply", "those that apply"), ("group", "groups")):
         if f"/{part}/" in f"{config.cluster.name}/":
             yield Problem(path=("cluster", "name"), message=f"must not have /{part} in it, which stands for {who}")
@@ -226,10 +226,10 @@ def _staged(config: Config) -> Iterator[Problem]:
     for number, group in enumerate(config.databases):
         for key, table in group.tables.items():
             for option in ("mask", "exclude", "columns"):
-                if getattr(table, option):
+                if getattr(table, option) and config.pipeline.seal_secret is None:
                     message = (
                         "cannot be given with cluster.log, whose objects have all columns as the source sends them:"
-                        " leave one of the two out"
+                        " set pipeline.seal_secret, or leave one of the two out"
                     )
                     yield Problem(path=("databases", number, "tables", key, option), message=message, is_key=True)
 
@@ -266,7 +266,7 @@ def _tables(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
 
 
 #: What goes with one target alone: what each of several has is that of its own rows.
-_NOT_ROUTED = ("target", "partitions_regex", "location", "column_list")
+_NOT_ROUTED = ("target", "partitions_regex", "location", "column_list", "row_filter")
 
 
 def _route(group: DatabaseConfig, table: TableConfig, path: Path) -> Iterator[Problem]:
@@ -284,7 +284,7 @@ def _route(group: DatabaseConfig, table: TableConfig, path: Path) -> Iterator[Pr
     if is_one := route.target_of("a") == route.target_of("b"):
         message = f"must have the value in it, as {{{route.by.strip('`')}}} or {{value}}: else all are one target"
         yield Problem(path=(*path, "route", "to"), message=message)
-    known = {route.rest}
+    known: set[str | None] = {route.rest}
     for number, value in enumerate(route.allow):
         target = route.target_of(names.plain_text(value))
         if target in known and not is_one:
@@ -317,12 +317,26 @@ def _pattern(key: str, table: TableConfig, path: Path) -> Iterator[Problem]:
             yield Problem(path=(*path, "except", number), message=str(error))
 
 
+def _row_filter(table: TableConfig, path: Path) -> Iterator[Problem]:
+    if not table.row_filter:
+        return
+    for message, is_wrong in (
+        ("needs filter", table.filter is None),
+        (f"is for a clone: a {table.type} tells an UPDATE from DELETE and INSERT", table.type is not TableType.CLONE),
+        ("cannot be given together with partitions_regex", table.partitions_regex is not None),
+        ("goes with `initial: copy`", table.initial is not Initial.COPY),
+    ):
+        if is_wrong:
+            yield Problem(path=(*path, "row_filter"), message=message, is_key=True)
+
+
 def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     for option, other in (("columns", "exclude"), ("set", "columns"), ("set", "exclude")):
         if getattr(table, option) is not None and getattr(table, other) is not None:
             yield Problem(path=(*path, other), message=f"cannot be given together with {option}", is_key=True)
     if table.column_list and table.columns is None and not table.exclude:
         yield Problem(path=(*path, "column_list"), message="needs columns or exclude", is_key=True)
+    yield from _row_filter(table, path)
     yield from _lists(table, path)
     yield from _properties(table, path)
     yield from _partitions_of_history(table, path)
@@ -432,7 +446,7 @@ def _soft(table: TableConfig, path: Path) -> Iterator[Problem]:
         yield Problem(path=(*path, "deletes"), message=message)
 
 
-#: Shorter ones can be guessed, and then so can every value that is masked.
+#: Shorter ones can be guessed, and then so can every value that is masked, or read what is sealed.
 _SECRET_CHARACTERS = 16
 
 
@@ -449,9 +463,11 @@ def _branches(config: Config) -> Iterator[Problem]:
 
 def _masks(config: Config) -> Iterator[Problem]:
     secret = config.pipeline.mask_secret
-    if secret is not None and len(secret) < _SECRET_CHARACTERS:
-        message = f"must have at least {_SECRET_CHARACTERS} characters"
-        yield Problem(path=("pipeline", "mask_secret"), message=message)
+    for option in ("mask_secret", "seal_secret", "earlier_seal_secret"):
+        found = getattr(config.pipeline, option)
+        if found is not None and len(found) < _SECRET_CHARACTERS:
+            message = f"must have at least {_SECRET_CHARACTERS} characters"
+            yield Problem(path=("pipeline", option), message=message)
     for number, group in enumerate(config.databases):
         for key, table in group.tables.items():
             for column, method in table.mask.items():

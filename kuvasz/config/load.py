@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from kuvasz.config import check, environment, file, names, problem, secrets, sources, template, translate
 from kuvasz.config.model import Config
 from kuvasz.config.problem import OptionOrigin, Path, Problem
+from kuvasz.config.secrets import SecretText
 from kuvasz.config.written import relative_paths
 from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError
@@ -152,7 +153,7 @@ def _load(
     config = builder.config()
     if store is not None and store.folder is None:
         relative_paths.refuse(config, store.place)
-    config = config.anchored(folder)
+    config = config.model_copy(update={"lake": config.lake.asking(builder.live_properties())}).anchored(folder)
     # A password that is a name as well is hidden by its place in a url: anywhere else, and in the SQL that mends
     # something above all, it is the name that is meant.
     secret = builder.secrets | (frozenset() if store is None else store.secrets)
@@ -274,6 +275,19 @@ class _Builder:
             text = problem.render(self.problems, self.origins)
             raise ConfigError(secrets.redact(text, self.secrets), hint=_HINT)
         return config
+
+    def live_properties(self) -> dict[str, SecretText]:
+        """Return the properties of the lake that files and commands fill, to be asked for again; of a checked map."""
+        lake = self._root.get("lake")
+        properties = lake.get("properties") if isinstance(lake, dict) else None
+        found: dict[str, SecretText] = {}
+        for name, text in (properties or {}).items():
+            if isinstance(text, str):
+                place = problem.render_path(("lake", "properties", name))
+                filled = template.fill_later(text, self._environ, place=place, folder=self._folder).value
+                if isinstance(filled, SecretText) and not filled.is_fixed:
+                    found[name] = filled
+        return found
 
     def _fill(self, value: object, path: Path) -> object:
         if isinstance(value, dict):

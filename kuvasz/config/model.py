@@ -20,9 +20,10 @@ from typing_extensions import override
 
 from kuvasz.config import kinds, names, secrets
 from kuvasz.model import TableType
+from kuvasz.seal.sealing_secrets import SealingSecrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pydantic.fields import FieldInfo
 
@@ -175,9 +176,8 @@ class NoticeKind(enum.StrEnum):
 class Section(BaseModel):
     """A part of the configuration. Its ``repr`` and ``str`` hide what is secret; its attributes are the values."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True, serialize_by_alias=True
-    )
+    # What options mean is read from below them by `kuvasz.config.reference` alone: a fifth of this module's loading.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, serialize_by_alias=True)
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
@@ -196,6 +196,9 @@ _DELEGATION = "header.x-iceberg-access-delegation"
 
 #: Properties of a JDBC catalog that its connections to come may have others of.
 JDBC_CREDENTIALS = ("jdbc.user", "jdbc.password")
+
+#: Properties of the FileIO of a JDBC catalog that it may have others of while it is open.
+STORE_CREDENTIALS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 
 
 class LakeConfig(Section):
@@ -237,20 +240,46 @@ class LakeConfig(Section):
     properties: kinds.Texts = Field(default_factory=dict)
     """Handed to the Iceberg catalog and its FileIO as they are: `s3.endpoint`, `jdbc.user`, `token`, …"""
 
+    _live: dict[str, secrets.SecretText] = PrivateAttr(default_factory=dict)
+
     @property
     def vends_credentials(self) -> bool:
         """Whether the catalog is asked to lend the credentials of the store, table by table."""
         asked = (value for name, value in self.properties.items() if name.lower() == _DELEGATION)
         return self.type is CatalogType.REST and any("vended-credentials" in value for value in asked)
 
+    @property
+    def live_properties(self) -> Mapping[str, str]:
+        """The properties; credentials that are in files, or printed by commands, are asked for at each look."""
+        return secrets.LiveTexts(self.properties, self._live) if self._live else self.properties
+
+    def asking(self, found: Mapping[str, secrets.SecretText]) -> LakeConfig:
+        """Return the same that asks again for some properties, as far as a catalog that is open may take others."""
+        copied, is_jdbc = self.model_copy(), self.type is CatalogType.JDBC
+        mine = (*STORE_CREDENTIALS, *self._of_connections)
+        copied._live = {name: one for name, one in found.items() if is_jdbc and name in mine}
+        return copied
+
     def with_credentials(self, other: LakeConfig) -> LakeConfig:
         """Return the same with the credentials of another, as far as a catalog that is open may take them."""
-        if self.type is not CatalogType.JDBC or self.sqlite_file is not None or other.type is not self.type:
+        if self.type is not CatalogType.JDBC or other.type is not self.type:
             return self
-        kept = {name: value for name, value in self.properties.items() if name not in JDBC_CREDENTIALS}
-        new = {name: value for name, value in other.properties.items() if name in JDBC_CREDENTIALS}
-        found = kept | new
-        return self if found == self.properties else self.model_copy(update={"properties": found})
+        mine = set(self._of_connections)
+        live = {name: one for name, one in self._live.items() if name not in mine}
+        # What is asked for anew at each use is no difference.
+        taken = mine | {name for name, one in live.items() if other._live.get(name) == one}
+        kept = {name: value for name, value in self.properties.items() if name not in taken}
+        found = kept | {name: value for name, value in other.properties.items() if name in taken}
+        live |= {name: one for name, one in other._live.items() if name in mine}
+        if (found, live) == (self.properties, self._live):
+            return self
+        copied = self.model_copy(update={"properties": found})
+        copied._live = live
+        return copied
+
+    @property
+    def _of_connections(self) -> tuple[str, ...]:
+        return JDBC_CREDENTIALS if self.sqlite_file is None else ()
 
     @property
     def catalog_uri(self) -> str:
@@ -404,6 +433,14 @@ class PipelineConfig(Section):
     """The key of the pseudonyms that `mask: {column: hmac}` gives; at least 16 characters. Keep it: with another one
     equal values get other pseudonyms, and tables that have some are copied again, or stop."""
 
+    seal_secret: kinds.Text | None = None
+    """With it rows are encrypted (AES-256-GCM) that kuvasz keeps outside the lake for longer: what is parked
+    (`park_bytes`), and the staged log of a cluster (`cluster.log`); at least 16 characters, such as
+    `${file:/run/secrets/kuvasz-seal}`. Keep it: what was sealed with it cannot be read without."""
+
+    earlier_seal_secret: kinds.Text | None = None
+    """The `seal_secret` of before: nothing is sealed with it any more, and what was is read."""
+
     state: kinds.Text = ".kuvasz"
     """A folder on a local, lasting disk: the position indexes, the spool of chunks on their way to Spark, the changes
     of tables that do not follow (`park_bytes`), and small files that say what is paused and prove that nothing is
@@ -418,6 +455,11 @@ class PipelineConfig(Section):
     def share_bytes(self, sources: int) -> int:
         """What the reader of one of so many sources may gather before it hands it on: all together hold a quarter."""
         return max(self.memory // (4 * max(1, sources)), _LEAST_SHARE_BYTES)
+
+    @property
+    def sealing_secrets(self) -> SealingSecrets:
+        """What seals rows that are kept outside the lake for longer, and opens them."""
+        return SealingSecrets(self.seal_secret, self.earlier_seal_secret)
 
     def anchored(self, folder: Path) -> PipelineConfig:
         """Return the same with absolute paths; see `Config.anchored`."""
@@ -802,7 +844,8 @@ class WebhookConfig(Section):
 
     on: Annotated[tuple[NoticeKind, ...], Field(min_length=1)] = tuple(NoticeKind)
     """What it is told of: commit: each commit that changed rows of a table, with its snapshot and positions; error: a
-    table or source stops, or cannot go on; schema: a source table changed; cut; reject: rows were left out."""
+    table or source stops, or cannot go on, as it begins and once an hour, and when a source goes on; schema: a source
+    table changed; cut; reject: rows were left out."""
 
     batch: Annotated[kinds.Duration, kinds.durations("1s", "1h")] = 10.0
     """What has come is told this often, in one request or as many as it takes."""
@@ -865,6 +908,10 @@ class TableMaintenanceConfig(Section):
         return self.model_dump(exclude_none=True, exclude={"enabled"}) | ({} if self.enabled else {"enabled": False})
 
 
+#: What is said of a value that has no target.
+_NO_ROUTE = " has no target: `route` neither allows it nor has a `rest`"
+
+
 class RouteConfig(Section):
     """How the rows of one source table go to several targets."""
 
@@ -877,25 +924,42 @@ class RouteConfig(Section):
     allow: tuple[kinds.RouteValue, ...]
     """The values that have a target of their own, each as the column has it: texts, whole numbers, true and false."""
 
-    rest: kinds.Target
-    """The target of all other rows, and of those without a value."""
+    rest: kinds.Target | None = None
+    """The target of all other rows, and of those without a value. Without one they fit nowhere: `on_bad_value` says
+    what becomes of them, in the target of the first value."""
 
     def target_of(self, value: str) -> str:
         """Return the target of a value, as a map would name it."""
         plain = value.replace(".", "_").replace('"', "_")  # which would make another name of it
         return self.to.replace(f"{{{self.by.strip('`')}}}", plain).replace("{value}", plain)
 
-    @property
-    def entries(self) -> tuple[tuple[str, str], ...]:
-        """Each target with the condition, in Spark SQL, that rows fulfil which go there."""
+    def entries(self, condition: str | None) -> tuple[tuple[str, str], ...]:
+        """Return each target with the condition, in Spark SQL, that rows fulfil which go there.
+
+        Args:
+            condition: What all rows have to fulfil; what is left out by it need not fit anywhere.
+        """
         known = ", ".join(names.sql_literal(value) for value in self.allow)
         mine = ((names.plain_text(one), names.sql_literal(one)) for one in self.allow)
-        routes = ((self.target_of(text), f"{self._by} = {literal}") for text, literal in mine)
-        return (*routes, (self.rest, f"{self._by} IS NULL OR {self._by} NOT IN ({known})"))
+        routes = [(self.target_of(text), f"{self._by} = {literal}") for text, literal in mine]
+        if self.rest is not None:
+            routes.append((self.rest, f"{self._by} IS NULL OR {self._by} NOT IN ({known})"))
+        found = [(target, _both(condition, is_mine)) for target, is_mine in routes]
+        if self.rest is None and routes:
+            target, is_mine = routes[0]
+            value = f"coalesce(CAST({self._by} AS STRING), 'NULL')"
+            refusal = f"raise_error(concat({value}, {names.sql_literal(_NO_ROUTE)}))"
+            is_refused = "" if condition is None else f"WHEN NOT coalesce({condition}, false) THEN false "
+            found[0] = target, f"CASE {is_refused}WHEN {self._by} IN ({known}) THEN {is_mine} ELSE {refusal} END"
+        return tuple(found)
 
     @property
     def _by(self) -> str:
         return self.by if names.is_word(self.by) else f"({self.by})"
+
+
+def _both(condition: str | None, other: str) -> str:
+    return other if condition is None else f"({condition}) AND ({other})"
 
 
 class TableConfig(Section):
@@ -957,6 +1021,13 @@ class TableConfig(Section):
     (PostgreSQL 15, table and publication of its own role, no REPLICA IDENTITY FULL; with `exclude` of a clone alone).
     The source then refuses to drop or retype a column that is taken; with `exclude`, a new one has the table copied
     again."""
+
+    row_filter: bool = False
+    """Whether rows outside `filter` stay at the source in the stream, too, as far as PostgreSQL can tell them by the
+    columns of the replica identity, which are all with REPLICA IDENTITY FULL: the publication gets a row filter
+    (PostgreSQL 15, table and publication of its own role, a clone that is not partitioned). The source then refuses
+    to drop or retype a column that it reads, and refuses UPDATEs from another replica identity without such a column
+    on until kuvasz has seen that."""
 
     key: tuple[kinds.Text, ...] | None = None
     """Columns that identify a row, for a table without primary key or replica identity index."""
@@ -1021,9 +1092,8 @@ class TableConfig(Section):
     """The same as `types`, for `decimal(p,s)` alone."""
 
     def routed(self, target: str, condition: str) -> TableConfig:
-        """Return what is said of one of the targets that `route` has."""
-        mine = condition if self.filter is None else f"({self.filter}) AND ({condition})"
-        return self.model_copy(update={"target": target, "filter": mine, "location": None})
+        """Return what is said of one of the targets that `route` has, with what its rows fulfil."""
+        return self.model_copy(update={"target": target, "filter": condition, "location": None})
 
     @property
     def table_location(self) -> str | None:
@@ -1056,6 +1126,11 @@ class DatabaseConfig(Section):
     """Source table -> what becomes of it, or nothing for a clone. `schema.table`; the schema is `public` if none
     is named; a dot inside a name needs double quotes: `'"a.b".c'`. With `*`, which stands for any text, it is a
     pattern: it takes in each table like it that has no entry of its own, also one that appears later."""
+
+    max_tables: Annotated[kinds.Whole, kinds.between(1, 1_000_000)] = 5000
+    """Tables of one source that may be like the patterns of `tables`. A source with more is in error until some are
+    dropped, or this is more: whoever may create tables there would fill the lake with them, and keep all others
+    waiting for the map. With `schemas` and `partitions_regex` it is 10,000 tables of one target."""
 
     on_slot_lost: OnSlotLost = OnSlotLost.STOP
     """When the slot is gone: stop with exit 5; repair: a new slot, then compare with the source and mend; resync:

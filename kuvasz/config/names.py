@@ -25,6 +25,9 @@ COMPRESSION = "write.parquet.compression-"
 #: Schemes of one store: FileIOs take them for each other.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 
+#: A path of a file without the slashes of a scheme.
+_PLAIN_PATH = re.compile(r"(?:file:)?(/(?!/).*)", re.DOTALL)
+
 #: What the tags of cuts begin with.
 CUT_PREFIX = "cut_"
 
@@ -169,7 +172,12 @@ def object_name(database: str, sid: str | None = None) -> str:
 
 
 def one_place(location: str) -> str:
-    """Return one text for one place: a path without dots in it, a store by one scheme, and no slash at its end."""
+    """Return one text for one place: a path without dots in it, a store by one scheme, and no slash at its end.
+
+    Catalogs have paths of files by three names: `file:///lake`, `file:/lake` as Hadoop does, and `/lake`.
+    """
+    if plain := _PLAIN_PATH.fullmatch(location):
+        location = f"file://{plain[1]}"
     scheme, separator, path = location.partition("://")
     path = posixpath.normpath(path) if scheme == "file" else path.rstrip("/")
     return f"{_SCHEMES.get(scheme, scheme)}{separator}{path}"

@@ -6,6 +6,10 @@ rewrites the generated parts of the page and of config/map.schema.json.
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+import itertools
 import json
 import re
 import types
@@ -14,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import environment, kinds, units
+from kuvasz.config import model as model_module
 from kuvasz.config.model import (
     SECTIONS,
     Config,
@@ -51,10 +56,41 @@ TABLES: dict[str, type[Section]] = {
 }
 
 
+def meanings(model: type[Section]) -> dict[str, str]:
+    """Return what each option means: the text that stands below it in the model."""
+    bases = [one for one in reversed(model.__mro__) if one in _texts()]
+    texts = {name: text for one in bases for name, text in _texts()[one].items()}
+    return {field.alias or name: texts[name] for name, field in model.model_fields.items() if name in texts}
+
+
+@functools.cache
+def _texts() -> dict[type, dict[str, str]]:
+    """Return the texts below the attributes of each class of the model."""
+    found = {}
+    for one in ast.parse(inspect.getsource(model_module)).body:
+        if isinstance(one, ast.ClassDef):
+            texts = {}
+            for attribute, below in itertools.pairwise(one.body):
+                match attribute, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        texts[name] = inspect.cleandoc(text)
+            found[getattr(model_module, one.name)] = texts
+    return found
+
+
+def _explain(schema: dict[str, Any], model: type[Section]) -> None:
+    for option, text in meanings(model).items():
+        schema["properties"][option] = dict(sorted({**schema["properties"][option], "description": text}.items()))
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a map file, in both its forms."""
     schema = Config.model_json_schema()
     definitions = schema.pop("$defs")
+    _explain(schema, Config)
+    for name, one in definitions.items():
+        if issubclass(model := getattr(model_module, name), Section):
+            _explain(one, model)
     for name, model in SECTIONS.items():
         schema["properties"][name] = _or_nothing(schema["properties"][name])
         for option, default in model().model_dump(mode="json").items():
@@ -79,8 +115,9 @@ def table(name: str) -> str:
     model = TABLES[name]
     variables = {path[1]: variable for variable, path in environment.options().items() if path[0] == name}
     lines = ["| Option | Value | Default | Meaning |", "|---|---|---|---|"]
+    told = meanings(model)
     for option, field in model.options().items():
-        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+        meaning = " ".join(told.get(option, "").split()).replace("|", "\\|")
         variable = f"<br>`{variables[option]}`" if option in variables else ""
         lines.append(f"| `{option}`{variable} | {_kind(field)} | {_default(model, option)} | {meaning} |")
     return "\n".join(lines)

@@ -7,9 +7,11 @@ passwords in urls and in ``password=…`` are replaced by their shape, known or 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import logging
 import math
+import os
 import re
 import shlex
 import subprocess
@@ -17,7 +19,7 @@ import threading
 import time
 import traceback
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -54,8 +56,11 @@ _PLAIN_NAME = re.compile(
 #: mistake; the host is hidden then rather than half a password shown.
 _URL_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.\-]*://[^\s:/?#@'\"]*):(?:[^\s?'\"]*@|[^\s'\"]*@)")
 
-#: ``password=…`` and ``sslpassword=…`` in a url's query or in libpq's keyword form, quoted or not.
-_PASSWORD_PARAMETER = re.compile(r"((?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&'\",;)]+)", re.IGNORECASE)
+#: Parameters by which libpq is let in somewhere (manual, section 34.1.2).
+_LETTING_IN = r"(?:ssl)?password|oauth_client_secret|scram_(?:client|server)_key"
+
+#: ``password=…`` and the like in a url's query or in libpq's keyword form, quoted or not.
+_PASSWORD_PARAMETER = re.compile(rf"((?:{_LETTING_IN})\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&'\",;)]+)", re.IGNORECASE)
 
 #: A property that Java is given as an option, its value quoted or not.
 _JAVA_PROPERTY = re.compile(
@@ -66,6 +71,9 @@ _JAVA_PROPERTY = re.compile(
 #: ``postgres`` would take a part of every url with it, and ``shop_eu`` of a slot's name. Within urls their shape
 #: gives them away.
 _COMMON = re.compile(r".{1,3}|[a-z][a-z0-9_]*", re.DOTALL)
+
+#: Characters by which secrets that begin alike are told apart, before they are tried one behind the other.
+_DEPTH = 16
 
 _RECORD_ATTRIBUTES = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime"}
 
@@ -190,6 +198,51 @@ class SecretUrl(SecretText):
         return redact_url("".join(part if isinstance(part, str) else HIDDEN for part in self._parts))
 
 
+class LiveTexts(Mapping[str, str]):
+    """Texts by their names, some of them secret and asked for anew at each look. Pickled, it is what it has now.
+
+    Where a file or a command gives none just now, as while it is exchanged, the last one counts.
+
+    Args:
+        fixed: All of them as they were read first.
+        live: Where some of them are from.
+    """
+
+    def __init__(self, fixed: Mapping[str, str], live: Mapping[str, SecretText]) -> None:
+        self.fixed = dict(fixed)
+        self._known = dict(fixed)
+        self._live = dict(live)
+
+    def now(self) -> dict[str, str]:
+        """Return all of them."""
+        for name, one in self._live.items():
+            with contextlib.suppress(ConfigError):
+                self._known[name] = one.get()
+        return dict(self._known)
+
+    @override
+    def __getitem__(self, name: str) -> str:
+        return self.now()[name]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @override
+    def __repr__(self) -> str:
+        return f"LiveTexts({', '.join(self._known)})"
+
+    __str__ = __repr__
+
+    @override
+    def __reduce__(self) -> tuple[object, ...]:
+        return dict, (self.now(),)
+
+
 def is_secret_name(name: str) -> bool:
     """Say whether the value of an option, property or variable of this name must not be shown."""
     return SECRET_NAME.search(name) is not None
@@ -233,7 +286,7 @@ def url_secrets(url: str) -> set[str]:
     found = {user.partition(":")[2] for user in users}
     for parameter in query.split("&"):
         name, _, value = parameter.partition("=")
-        if "password" in name.lower():
+        if re.search(_LETTING_IN, name, re.IGNORECASE):
             found.add(value)
     return {form for text in found for form in (text, urllib.parse.unquote(text)) if form}
 
@@ -259,9 +312,7 @@ class Redactor:
     def learn(self, known: Iterable[str]) -> None:
         """Hide more values from now on; those that were hidden stay so."""
         self._values |= {value for value in known if value and value != HIDDEN}
-        # Longest first: a secret that contains another must not leave its own end behind.
-        values = sorted(self._values, key=len, reverse=True)
-        self._known = re.compile("|".join(map(_value_pattern, values))) if values else None
+        self._known = re.compile(_any_of(self._values)) if self._values else None
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets."""
@@ -350,9 +401,35 @@ def _without_end(content: str) -> str:
     return content.removesuffix("\n").removesuffix("\r")
 
 
-def _value_pattern(value: str) -> str:
-    pattern = re.escape(value)
-    return rf"(?<!\w){pattern}(?!\w)" if _COMMON.fullmatch(value) else pattern
+def _any_of(values: Iterable[str]) -> str:
+    """Return the pattern of any of the secrets, the longest first: one that begins with another leaves no end behind.
+
+    One that begins with a common one may be none, but never the other way round.
+    """
+    by_kind: dict[bool, list[str]] = {False: [], True: []}
+    for value in sorted(values, key=len, reverse=True):
+        by_kind[_COMMON.fullmatch(value) is not None].append(value)
+    patterns = [_ends(by_kind[False])] if by_kind[False] else []
+    if by_kind[True]:
+        patterns.append(rf"(?<!\w)(?:{_ends(by_kind[True])})(?!\w)")
+    return "|".join(patterns)
+
+
+def _ends(values: Sequence[str], begin: int = 0, depth: int = 0) -> str:
+    """Return the pattern of what follows the first characters that values have in common.
+
+    One behind the other, each of a thousand sources' passwords would be tried at each character of a text.
+    """
+    same = os.path.commonprefix([value[begin:] for value in values])  # noqa: RUF071 (by characters)
+    begin += len(same)
+    if len(values) == 1 or depth == _DEPTH:
+        ends = [re.escape(value[begin:]) for value in values]
+    else:
+        of_next: dict[str, list[str]] = {}
+        for value in values:
+            of_next.setdefault(value[begin : begin + 1], []).append(value)
+        ends = [_ends(of_next[char], begin, depth + 1) for char in sorted(of_next, reverse=True)]  # the shortest last
+    return re.escape(same) + (ends[0] if len(ends) == 1 else f"(?:{'|'.join(ends)})")
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import urllib.parse
 from typing import TYPE_CHECKING
@@ -11,11 +12,21 @@ from kuvasz.config import names
 from kuvasz.config.model import Consistency, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kuvasz.config.model import Config, DatabaseConfig, LakeConfig, OnSlotLost, TableConfig, UrlConfig
     from kuvasz.config.secrets import SecretUrl
     from kuvasz.model import TableName
+
+#: How settings of Spark begin by which an expression may give another value of the same row.
+_OF_EXPRESSIONS = (
+    "spark.sql.ansi.", "spark.sql.caseSensitive", "spark.sql.decimalOperations.", "spark.sql.function.",
+    "spark.sql.legacy.", "spark.sql.mapKeyDedupPolicy", "spark.sql.parser.", "spark.sql.session.timeZone",
+    "spark.sql.timestampType",
+)  # fmt: skip
+
+#: What some of them are when nobody says otherwise.
+_UNSAID = {"spark.sql.ansi.enabled": "true", "spark.sql.caseSensitive": "false", "spark.sql.session.timeZone": "utc"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +45,7 @@ class SourceTableSpec:
         schemas: `UrlConfig.schemas` of its source: it stands for the table of its name in each of these schemas.
         group: The group all of whose targets change in one commit; None: its target is committed on its own.
         branch: The target's branch that is written.
+        dialect: The settings of Spark by which its expressions give other values than they do without; empty: none.
     """
 
     table: TableName
@@ -45,6 +57,7 @@ class SourceTableSpec:
     schemas: str | None = None
     group: str | None = None
     branch: str = "main"
+    dialect: str = ""
 
     @property
     def identifier(self) -> str:
@@ -116,6 +129,28 @@ class SourceTableSpec:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """An entry of the map that stands for all tables like it.
+
+    Attributes:
+        key: Its name in the map.
+        excepted: Names and patterns of tables that it does not take in.
+    """
+
+    key: str
+    excepted: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> TableName:
+        """Its name, as a table's."""
+        return names.parse_table(self.key)
+
+    def means(self, table: TableName) -> bool:
+        """Say whether a table is like it."""
+        return names.means(self.key, table) and not any(names.means(other, table) for other in self.excepted)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One database that is replicated.
 
@@ -128,7 +163,8 @@ class Source:
         tables: In the map's order, those that patterns take in behind the others.
         on_slot_lost: What to do without a slot.
         origin: Which changes its stream brings, by where they were made.
-        patterns: The names of its entries that are patterns, whose tables are looked for while it is replicated.
+        patterns: Its entries that are patterns, whose tables are looked for while it is replicated.
+        max_tables: How many tables of it may be like them.
     """
 
     name: str
@@ -138,7 +174,8 @@ class Source:
     tables: tuple[SourceTableSpec, ...]
     on_slot_lost: OnSlotLost
     origin: Origin = Origin.ANY
-    patterns: tuple[TableName, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
+    max_tables: int = 0
 
     @property
     def object_name(self) -> str:
@@ -193,8 +230,10 @@ def resolve(config: Config) -> tuple[Source, ...]:
     with_sid, found = _targets_with_sid(config), []
     for group in config.databases:
         entries = [(key, table) for key, table in entries_of(group) if table.enabled]
-        tables = [(key, _spec(config.lake, key, table, with_sid)) for key, table in entries]
-        patterns = tuple(names.parse_table(key) for key, table in group.patterns.items() if table.enabled)
+        tables = [(key, _spec(config, key, table, with_sid)) for key, table in entries]
+        patterns = tuple(
+            Pattern(key=key, excepted=tuple(table.excepted)) for key, table in group.patterns.items() if table.enabled
+        )
         found += [
             _source(group, url, tables, patterns) for url in (group.urls if tables or patterns else ())
         ]  # fmt: skip
@@ -206,7 +245,9 @@ def entries_of(group: DatabaseConfig) -> list[tuple[str, TableConfig]]:
     return [
         (key, one)
         for key, table in group.entries.items()
-        for one in ([table] if table.route is None else (table.routed(*entry) for entry in table.route.entries))
+        for one in (
+            [table] if table.route is None else [table.routed(*entry) for entry in table.route.entries(table.filter)]
+        )
     ]
 
 
@@ -214,7 +255,7 @@ def _source(
     group: DatabaseConfig,
     url: UrlConfig,
     tables: Sequence[tuple[str, SourceTableSpec]],
-    patterns: tuple[TableName, ...],
+    patterns: tuple[Pattern, ...],
 ) -> Source:
     name = names.source_name(group.database, url.sid)
     mine = [spec for key, spec in tables if group.found is None or group.found.has(key, name)]
@@ -227,6 +268,7 @@ def _source(
         on_slot_lost=group.on_slot_lost,
         origin=url.origin,
         patterns=patterns,
+        max_tables=group.max_tables,
     )
 
 
@@ -328,13 +370,20 @@ def _targets_of(lake: LakeConfig, group: DatabaseConfig) -> set[tuple[str, str]]
     return {target_name(lake, key, table) for key, table in entries_of(group)}
 
 
-def _spec(lake: LakeConfig, key: str, table: TableConfig, with_sid: frozenset[tuple[str, str]]) -> SourceTableSpec:
-    namespace, target = target_name(lake, key, table)
+def _spec(config: Config, key: str, table: TableConfig, with_sid: frozenset[tuple[str, str]]) -> SourceTableSpec:
+    namespace, target = target_name(config.lake, key, table)
     return SourceTableSpec(
         table=names.parse_table(key),
         config=table,
         namespace=namespace,
         target=target,
         has_sid=(namespace, target) in with_sid,
-        branch=table.branch or lake.branch,
+        branch=table.branch or config.lake.branch,
+        dialect=_dialect(config.spark.conf) if table.filter is not None or table.set is not None else "",
     )
+
+
+def _dialect(conf: Mapping[str, object]) -> str:
+    said = {name: str(value).lower() for name, value in conf.items() if name.startswith(_OF_EXPRESSIONS)}
+    other = {name: value for name, value in said.items() if _UNSAID.get(name) != value}
+    return json.dumps(other, sort_keys=True) if other else ""

@@ -168,6 +168,7 @@ def _parse_reference(text: str, start: int) -> tuple[Variable | File | Command, 
     if text.startswith("exec:", start):
         line, end = _parse(text, start + len("exec:"), is_nested=True)
         return Command(line=line), end + 1
+    start += len("env:") if text.startswith("env:", start) else 0
     name = _VARIABLE.match(text, start)
     end = name.end() if name else start
     if name and text.startswith("}", end):

@@ -45,6 +45,9 @@ LAST_COMMIT_US: Final = 252_423_993_600_000_000
 XLOGDATA_HEADER_BYTES: Final = 25
 
 _HINT = "the stream is damaged or speaks another protocol version; kuvasz reconnects and reads it again"
+#: Of what names something: PostgreSQL's are of 63 bytes, unless it was built with others (NAMEDATALEN).
+_MOST_NAME_BYTES = 4096
+
 _STATUS = struct.Struct("!cQQQqB")
 _KEEPALIVE = struct.Struct("!cQqB")
 _BEGIN = struct.Struct("!cQqI")
@@ -163,7 +166,7 @@ def parse(data: bytes) -> Message:
         case b"R":
             message = body.finish(_relation(body))
         case b"Y":
-            message = body.finish(TypeName(oid=body.uint32(), schema=_schema(body), name=body.text()))
+            message = body.finish(TypeName(oid=body.uint32(), schema=_schema(body), name=body.name()))
         case b"T":
             message = body.finish(_truncate(body))
         case b"O":
@@ -217,7 +220,7 @@ def _commit(data: bytes) -> Commit:
 
 
 def _relation(body: _Body) -> RelationShape:
-    oid, schema, name = body.uint32(), _schema(body), body.text()
+    oid, schema, name = body.uint32(), _schema(body), body.name()
     identity = body.read(1).decode("latin-1")
     if identity not in "dnfi":
         raise errors.DecodeError(f"relation {schema}.{name} has replica identity {identity!r}", hint=_HINT)
@@ -227,7 +230,7 @@ def _relation(body: _Body) -> RelationShape:
 
 def _column(body: _Body) -> ColumnShape:
     flags = body.read(1)[0]
-    return ColumnShape(is_key=bool(flags & 1), name=body.text(), type_oid=body.uint32(), typmod=body.int32())
+    return ColumnShape(is_key=bool(flags & 1), name=body.name(), type_oid=body.uint32(), typmod=body.int32())
 
 
 def _truncate(body: _Body) -> Truncate:
@@ -245,7 +248,7 @@ def _logical_message(body: _Body) -> LogicalMessage:
 
 def _schema(body: _Body) -> str:
     # "Namespace (empty string for pg_catalog)", manual section 55.9.
-    return body.text() or "pg_catalog"
+    return body.name() or "pg_catalog"
 
 
 class _Body:
@@ -296,6 +299,14 @@ class _Body:
         except UnicodeDecodeError as error:
             hint = "kuvasz reads with client_encoding=UTF8; a SQL_ASCII database may hold other names: rename them"
             raise errors.DecodeError(f"name {raw!r} is not UTF-8", hint=hint) from error
+
+    def name(self) -> str:
+        """Return the next null-terminated string, which names something and is kept for as long as that is known."""
+        begin = self._offset
+        found = self.text()
+        if self._offset - begin > _MOST_NAME_BYTES:
+            raise errors.DecodeError(f"a name of {self._offset - begin - 1} bytes", hint=_HINT)
+        return found
 
     def finish(self, message: Message) -> Message:
         """Return the message if nothing is left over."""

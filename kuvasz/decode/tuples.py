@@ -51,6 +51,7 @@ _BAD_KIND: Final = 4
 _BINARY: Final = 5
 _TRAILING: Final = 6
 _MISPLACED: Final = 7
+_ENTERED: Final = 8  #: an INSERT that the server made of an UPDATE, for a row filter's sake
 
 _SAID: Mapping[int, str] = {
     _TRUNCATED: "ends in the middle of a value",
@@ -121,6 +122,13 @@ def split_changes(data: bytes | bytearray | UInt8s, lengths: UInt32s, column_cou
     old_row = np.where(has_old, np.cumsum(has_old, dtype=np.int32) - 1, -1).astype(np.int32)
     old_tag = np.where(has_old, old_tag, 0).astype(np.uint8)
     message, reason = _split(array, begins, ends, old_row, new.start, new.length, old.start, old.length)
+    if reason == _ENTERED:
+        raise DecodeError(
+            f"row message {message} inserts a row without a large value: an update that left it out, because it did"
+            " not change, has brought the row into the row filter of the publication",
+            hint="ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; then copy the table again:"
+            " kuvasz resync --table …",
+        )
     if reason != _FINE:
         raise _broken(array, int(begins[message]), int(ends[message]), message, _SAID[reason])
     return RowChanges(tag=tag, new=new, old=old, old_row=old_row, old_tag=old_tag)
@@ -183,7 +191,7 @@ def _split(  # noqa: PLR0911
                 return row, _BAD_TAG
             at, reason = _tuple(data, at + 1, end, tag == UPDATE, new_start, new_length, row)
             if reason != _FINE:
-                return row, reason
+                return row, _ENTERED if reason == _MISPLACED else reason
         if at != end:
             return row, _TRAILING
     return -1, _FINE

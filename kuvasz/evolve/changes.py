@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 
 from kuvasz.evolve import sights
-from kuvasz.evolve.known import KnownColumn, SourceColumns, missing_of
+from kuvasz.evolve.known import KnownColumn, SourceColumns, are_other, missing_of
 from kuvasz.model import Column, Relation
 from kuvasz.typemap import numeric_modifier
 
@@ -124,7 +124,7 @@ def _is_other(before: int, now: int) -> bool:
 def _is_another(known: SourceColumns, before: KnownColumn, column: Column, relation: Relation) -> bool:
     """Whether rows show what they could not had the column been altered only: a standby that lagged took over."""
     is_same_file = 0 != known.file == relation.file
-    return is_same_file and before.missing is not None and before.missing != missing_of(column)
+    return is_same_file and are_other(before.missing, missing_of(column))
 
 
 def _unsent(known: SourceColumns, relation: Relation) -> set[int]:

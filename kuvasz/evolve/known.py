@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from kuvasz.evolve import sights
 from kuvasz.evolve.sights import SeenColumn, Sight
-from kuvasz.model import UNPROVED, Column, Relation, Seen, Uniqueness
+from kuvasz.model import HIDDEN, UNPROVED, Column, Relation, Seen, Uniqueness
 
 #: Names of a column that are kept: what is still in a backlog may go by any of them.
 _NAMES_KEPT = 8
@@ -37,7 +37,8 @@ class KnownColumn:
     left: tuple[int, ...] = ()  #: ids of fields that took them before, the newest last: those of another type
     asked: str = ""  #: as `Column.asked`
     #: Names what rows show that were there before the column, which is the same for as long as no row is rewritten;
-    #: empty: NULL, None: an earlier version of kuvasz did not write it.
+    #: with a dot, of a value that the lake is not to show (`kuvasz.lake.definition.hidden_defaults`); empty: NULL,
+    #: None: an earlier version of kuvasz did not write it.
     missing: str | None = None
     default_of: int = 0  #: id of the field that was added for it with a default, which rows of before it have
 
@@ -207,4 +208,15 @@ def _uniqueness(relation: Relation, before: SourceColumns | None) -> Uniqueness:
 
 def missing_of(column: Column) -> str:
     """Return `KnownColumn.missing` of a column as the catalog describes it."""
-    return "" if column.missing is None else hashlib.sha256(column.missing.encode()).hexdigest()[:8]
+    if column.missing is None or column.missing.startswith(HIDDEN):
+        return (column.missing or "").removeprefix(HIDDEN)
+    return hashlib.sha256(column.missing.encode()).hexdigest()[:8]
+
+
+def are_other(noted: str | None, now: str) -> bool:
+    """Whether two of `KnownColumn.missing` are of other values; no, if they are noted in ways that do not compare.
+
+    What stands before a dot says by which secret a value is hidden.
+    """
+    is_told_alike = noted is not None and ("" in (noted, now) or noted.rpartition(".")[0] == now.rpartition(".")[0])
+    return is_told_alike and noted != now

@@ -52,10 +52,11 @@ def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None)
     return dataclasses.replace(applied, rows=shape.with_own(applied.rows, columns))
 
 
-def apply_truncation(shape: Shape, facts: Facts) -> pa.Table:
-    """Return the one row of a TRUNCATE."""
-    rows = shape.empty_rows(1)
-    return shape.with_own(rows, _columns(np.array([TRUNCATE], np.uint8), facts))
+def apply_truncations(shape: Shape, facts: Facts) -> pa.Table:
+    """Return the rows of TRUNCATEs."""
+    count = int(facts.row_end[-1])
+    rows = shape.empty_rows(count)
+    return shape.with_own(rows, _columns(np.full(count, TRUNCATE, np.uint8), facts))
 
 
 def copied(shape: Shape, rows: pa.Table, lsn: int) -> pa.Table:

@@ -11,11 +11,12 @@ import decimal
 import json
 import re
 import uuid
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from kuvasz.model import LakeType, PgType, ValueType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _KEY = b"kuvasz.default"
 
@@ -78,6 +79,8 @@ def metadata(default: Any) -> dict[bytes, bytes]:  # noqa: ANN401 (JSON)
 
 def column(field: pa.Field, count: int) -> pa.Array:
     """Return what rows have that were there before the field: its default, or NULL."""
+    import pyarrow as pa  # which most verbs need not wait for
+
     text = (field.metadata or {}).get(_KEY)
     if text is None:
         return pa.nulls(count, field.type)
@@ -85,6 +88,8 @@ def column(field: pa.Field, count: int) -> pa.Array:
 
 
 def _python(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 (JSON)
+    import pyarrow as pa
+
     if pa.types.is_decimal(kind):
         return decimal.Decimal(value)
     if pa.types.is_date(kind):

@@ -42,6 +42,9 @@ COPIED: Final = "R"  #: the operation of a row that a copy brought
 
 _LEFT_OUT: Final = "leaves out a large value, which only an earlier version has that was rejected"
 
+#: Stands behind a value of which not all is written down.
+CUT: Final = "…"
+
 #: Characters of a value that are written down.
 _KEPT_CHARACTERS = 64 * 1024
 
@@ -551,11 +554,12 @@ def _shown(shape: Shape, cells: Cells, index: int, row: int) -> str | None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _KEPT_CHARACTERS else text[:_KEPT_CHARACTERS] + "…"
+    return text if len(text) <= _KEPT_CHARACTERS else text[:_KEPT_CHARACTERS] + CUT
 
 
 __all__ = [
     "COPIED",
+    "CUT",
     "RECORD",
     "Misfit",
     "Sifted",

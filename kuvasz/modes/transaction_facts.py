@@ -31,7 +31,7 @@ class Facts:
         return cls._from(runs.T)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes | memoryview) -> Self:
         """Return what `to_bytes` gave."""
         return cls._from(np.frombuffer(data, np.int64).reshape(_FIELDS, -1))
 

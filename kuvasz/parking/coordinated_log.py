@@ -17,26 +17,41 @@ from typing_extensions import override
 
 from kuvasz import private_folder
 from kuvasz.errors import StateError
-from kuvasz.parking.log import Buffer, ParkingLog, finish_mark
+from kuvasz.parking.log import finish_mark
 from kuvasz.parking.ports import LogDamaged
+from kuvasz.parking.reached_log import ReachedLog
+from kuvasz.seal.sealing_key import Buffer
+from kuvasz.seal.sealing_secrets import SealingSecrets
 
 if TYPE_CHECKING:
+    from kuvasz.parking.reach import StoredReach
     from kuvasz.state.coordinator.pieces import SharedPieces
 
 
-class CoordinatedLog(ParkingLog):
+class CoordinatedLog(ReachedLog):
     """The log.
 
     Args:
         path: Where its file is on this machine.
         before: Where that of this machine was before the cluster: nobody else has what is in it.
         source: The source's name, for the segments.
+        secrets: What row messages are sealed with, and opened.
         pieces: Where the same bytes are for others.
         name: By which name.
+        reaches: Where its reach is noted, on this machine and for others.
     """
 
-    def __init__(self, path: Path, before: Path, source: str, pieces: SharedPieces, name: str) -> None:
-        super().__init__(path, source)
+    def __init__(
+        self,
+        path: Path,
+        before: Path,
+        source: str,
+        secrets: SealingSecrets,
+        pieces: SharedPieces,
+        name: str,
+        reaches: Sequence[StoredReach],
+    ) -> None:
+        super().__init__(path, source, secrets, reaches)
         self._before = before
         self._pieces = pieces
         self._name = name
@@ -49,7 +64,7 @@ class CoordinatedLog(ParkingLog):
 
     @override
     def load(self) -> None:
-        """See `ParkingLog.load`: what others may have written counts, not what is left of this machine's file."""
+        """See `ReachedLog.load`: what others may have written counts, not what is left of this machine's file."""
         self._bring()
         try:
             private_folder.make_state(self._path.parent)

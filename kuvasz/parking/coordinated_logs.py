@@ -11,6 +11,8 @@ from typing_extensions import override
 from kuvasz.parking import log
 from kuvasz.parking.coordinated_log import CoordinatedLog
 from kuvasz.parking.log_folder import LogFolder
+from kuvasz.parking.reach import ReachDocument
+from kuvasz.seal.sealing_secrets import SealingSecrets
 
 if TYPE_CHECKING:
     from kuvasz.state.coordinator.pieces import SharedPieces
@@ -26,17 +28,23 @@ class CoordinatedLogs(LogFolder):
     Args:
         folder: The state folder of this process.
         pieces: What the processes share.
+        secrets: What row messages are sealed with, and opened; by default they are not.
     """
 
-    def __init__(self, folder: Path, pieces: SharedPieces) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, pieces: SharedPieces, secrets: SealingSecrets | None = None) -> None:
+        super().__init__(folder, secrets)
         self._pieces = pieces
 
     @override
     def log(self, target: str, source: str) -> CoordinatedLog:
         """Return the log of a table, which is yet to be made or found."""
         before = super().path(target, source)
-        return CoordinatedLog(self.path(target, source), before, source, self._pieces, _name(target, source))
+        path, name = self.path(target, source), _name(target, source)
+        reaches = [self.reach(target, source), self._shared_reach(target, source)]
+        return CoordinatedLog(path, before, source, self._secrets, self._pieces, name, reaches)
+
+    def _shared_reach(self, target: str, source: str) -> ReachDocument:
+        return ReachDocument(self._pieces.reaches, _name(target, source))
 
     @override
     def path(self, target: str, source: str) -> Path:
@@ -52,6 +60,7 @@ class CoordinatedLogs(LogFolder):
     def remove(self, target: str, source: str) -> None:
         """See `LogStore.remove`."""
         self._pieces.remove(_name(target, source))
+        self._shared_reach(target, source).remove()
         super().remove(target, source)
         log.remove(super().path(target, source))
 

@@ -23,33 +23,31 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
-import numpy as np
 from typing_extensions import override
 
 from kuvasz import failpoints
 from kuvasz.errors import StateError, unreadable
-from kuvasz.model import Segment, Transactions, Truncation
+from kuvasz.model import Truncation
 from kuvasz.parking import relations
+from kuvasz.parking.change_records import ChangeRecords
 from kuvasz.parking.ports import LogDamaged, TableLog, TransactionGroup
 from kuvasz.parking.relation_numbers import RelationNumbers
 from kuvasz.route.parts import Change, commit_lsns, separate
+from kuvasz.seal.sealing_key import Buffer, SealDamaged
+from kuvasz.seal.sealing_secrets import SealingSecrets, SealUnknown
 
 _MAGIC = b"kvszpark1"
 _HEADER = struct.Struct("<9s32sdQ")
 _DURABLE = struct.Struct("<Q")
 _DURABLE_AT = _HEADER.size - _DURABLE.size
 _RECORD = struct.Struct("<QIc")
-_SEGMENT = struct.Struct("<IIIQ")  #: number of its relation, rows, transactions, bytes of data
-_TRUNCATION = struct.Struct("<IQQqI")
 _END = struct.Struct("<Q?")  #: through, whether the last transaction goes on
 
-_NO_LIMIT = 1 << 62
+#: More than there is room for anywhere.
+NO_LIMIT = 1 << 62
 
 _IS_RELATION, _IS_SEGMENT, _IS_TRUNCATION, _IS_END, _IS_FINISH = b"R", b"S", b"T", b"E", b"F"
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class ParkingLog(TableLog):
@@ -58,16 +56,17 @@ class ParkingLog(TableLog):
     Args:
         path: Where it is; made by `create`, found by `load`.
         source: The source's name, for the segments.
+        secrets: What row messages are sealed with, and opened; by default they are not.
     """
 
-    def __init__(self, path: Path, source: str) -> None:
+    def __init__(self, path: Path, source: str, secrets: SealingSecrets | None = None) -> None:
         self.id = ""
         self.since = 0.0
         self.first_lsn = 0
         self.last_lsn = 0
         self.end = 0  #: offset behind the last whole transaction
         self._path = path
-        self._source = source
+        self._records = ChangeRecords(source, secrets or SealingSecrets())
         self._descriptor = -1
         self._size = 0
         self.is_finished = False
@@ -144,7 +143,7 @@ class ParkingLog(TableLog):
             self._cut_to(self.end)
 
     @override
-    def append(self, changes: Sequence[Change], through: int, *, is_open: bool, most_bytes: int = _NO_LIMIT) -> bool:
+    def append(self, changes: Sequence[Change], through: int, *, is_open: bool, most_bytes: int = NO_LIMIT) -> bool:
         """See `TableLog.append`. The disk has it when this returns."""
         whole, begun = separate(changes, self.last_lsn, is_open=is_open)
         has_ended = 0 < self._open_lsn < through
@@ -195,6 +194,15 @@ class ParkingLog(TableLog):
                     return found
         except OSError as error:
             raise unreadable(self._path, error) from error
+        except SealDamaged as error:
+            raise LogDamaged(
+                f"{self._path} is damaged behind byte {found[-1].end if found else begin}: {error}"
+            ) from error
+        except SealUnknown as error:
+            raise StateError(
+                f"{self._path} was sealed with another secret than the map has",
+                hint="set `pipeline.earlier_seal_secret` to the `seal_secret` of then, and start again",
+            ) from error
         if (found[-1].end if found else begin) != end:
             raise LogDamaged(f"{self._path} is damaged at byte {found[-1].end if found else begin} of {end}")
         return found
@@ -225,13 +233,9 @@ class ParkingLog(TableLog):
                 number = self._relations.add(change.relation)
                 _add(into, _IS_RELATION, relations.render(change.relation))
             if isinstance(change, Truncation):
-                transaction = change.commit_lsn, change.end_lsn, change.commit_us, change.xid
-                _add(into, _IS_TRUNCATION, _TRUNCATION.pack(number, *transaction))
+                _add(into, _IS_TRUNCATION, self._records.truncation(number, change))
             else:
-                runs = change.transactions
-                facts = number, len(change.lengths), len(runs.xid), len(change.data)
-                arrays = change.lengths, runs.commit_lsn, runs.end_lsn, runs.commit_us, runs.xid, runs.row_end
-                _add(into, _IS_SEGMENT, _SEGMENT.pack(*facts), *(array.tobytes() for array in arrays), change.data)
+                _add(into, _IS_SEGMENT, *self._records.segment(number, change, self.id))
         _add(into, _IS_END, _END.pack(through, is_open))
 
     def _write(self, buffers: Sequence[Buffer]) -> None:
@@ -288,9 +292,10 @@ class ParkingLog(TableLog):
             if kind == _IS_RELATION and is_learning:
                 self._relations.add(relations.parse(payload))
             elif kind == _IS_TRUNCATION:
-                changes.append(self._truncation(payload))
+                changes.append(self._records.read_truncation(payload, self._relations))
             elif kind == _IS_SEGMENT:
-                changes.append(self._segment(payload))
+                is_wanted = not is_learning
+                changes.append(self._records.read_segment(payload, self._relations, self.id, with_rows=is_wanted))
             elif kind == _IS_END:
                 through, is_open = _END.unpack(payload)
                 yield TransactionGroup(
@@ -312,31 +317,6 @@ class ParkingLog(TableLog):
             payload += more  # one call reads 2 GB at most
         payload = payload[:size]
         return (kind, payload) if zlib.crc32(payload, zlib.crc32(kind)) == checksum else None
-
-    def _truncation(self, payload: bytes) -> Truncation:
-        number, commit_lsn, end_lsn, commit_us, xid = _TRUNCATION.unpack(payload)
-        return Truncation(
-            source=self._source, relation=self._relations[number], commit_lsn=commit_lsn, end_lsn=end_lsn,
-            commit_us=commit_us, xid=xid,
-        )  # fmt: skip
-
-    def _segment(self, payload: bytes) -> Segment:
-        number, rows, count, size = _SEGMENT.unpack_from(payload)
-        offset = _SEGMENT.size
-        arrays = []
-        for kind, length in (("u4", rows), ("u8", count), ("u8", count), ("i8", count), ("u4", count), ("u4", count)):
-            arrays.append(np.frombuffer(payload, f"<{kind}", length, offset))
-            offset += arrays[-1].nbytes
-        lengths, commit_lsn, end_lsn, commit_us, xid, row_end = arrays
-        return Segment(
-            source=self._source,
-            relation=self._relations[number],
-            data=payload[offset : offset + size],
-            lengths=lengths,
-            transactions=Transactions(
-                commit_lsn=commit_lsn, end_lsn=end_lsn, commit_us=commit_us, xid=xid, row_end=row_end
-            ),
-        )
 
 
 def finish_mark() -> bytes:
@@ -396,4 +376,4 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-__all__ = ["Buffer", "ParkingLog", "finish_mark", "is_begun", "remove"]
+__all__ = ["NO_LIMIT", "ParkingLog", "finish_mark", "is_begun", "remove"]

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 def logs_of(config: Config) -> LogStore:
     """Return the store of parked changes."""
     folder, pieces = config.pipeline.state_folder, shared_pieces(config)
+    secrets = config.pipeline.sealing_secrets
     if pieces is None:
-        return LogFolder(folder)
+        return LogFolder(folder, secrets)
     from kuvasz.parking.coordinated_logs import CoordinatedLogs
 
-    return CoordinatedLogs(folder, pieces)
+    return CoordinatedLogs(folder, pieces, secrets)
 
 
 __all__ = ["logs_of"]

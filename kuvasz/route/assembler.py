@@ -35,9 +35,10 @@ from kuvasz.model import (
     UInt8s,
     UInt32s,
 )
-from kuvasz.route import scan
+from kuvasz.route import scan, small_gulp
 from kuvasz.route.lane import Begun, Gulp, Lane, PendingTruncation
 from kuvasz.route.row_limit import RowLimit
+from kuvasz.route.small_gulp import SmallGulp
 
 if TYPE_CHECKING:
     from kuvasz.ports import Routes
@@ -47,6 +48,15 @@ Follow: TypeAlias = Callable[[Relation, int, int], Relation]
 OnTruncate: TypeAlias = Callable[[Relation, int, int], None]
 OnAstray: TypeAlias = Callable[[Relation, int], None]
 Change: TypeAlias = Segment | Truncation
+
+#: Relations that a source may describe on one connection, of which most may be none of the map's.
+_MOST_RELATIONS = 1 << 20
+
+#: Of those that are none of the map's, so many stay known over a connection; of more, all are described again.
+_MOST_KEPT = 10_000
+
+#: Names of types that are kept: a server tells one right before the relation that has columns of it.
+_MOST_TYPES = 10_000
 
 #: Counted against the memory budget for what a change holds besides its rows.
 _CHANGE_BYTES = 256
@@ -163,6 +173,11 @@ class Assembler:
         for lane in self._lanes:
             lane.clear()
             lane.segments = []
+        if len(self._lane_of) > _MOST_KEPT:
+            self._lane_of = {oid: number for oid, number in self._lane_of.items() if number != scan.NO_LANE}
+            self._table = scan.LaneTable()
+            for oid, number in self._lane_of.items():
+                self._table.put(oid, number)
         self._settle()
 
     def feed(self, gulp: bytes | bytearray | UInt8s, lengths: UInt32s) -> list[tuple[int, Delivery]]:
@@ -180,6 +195,11 @@ class Assembler:
             SourceError: From `types`. The assembler must be reset.
             SourceReplaced: A transaction that the lake has did not come. The assembler must be reset.
         """
+        is_small = len(lengths) <= small_gulp.MOST_MESSAGES and len(gulp) <= small_gulp.MOST_BYTES
+        if is_small and self._is_between():
+            small = SmallGulp(self._lane_of, scan.NO_LANE, self.received_lsn)
+            if small.read(bytes(gulp), lengths):
+                return self._take_small(small)
         view = scan.frozen_view(gulp)
         scan.check(view, lengths)
         cut = Gulp(view, lengths, self._begun)
@@ -189,6 +209,34 @@ class Assembler:
         deliveries = self._deliver(cut)
         self._note(cut)
         return deliveries
+
+    def _is_between(self) -> bool:
+        """Whether nothing of the stream is open, or waits for what comes."""
+        return (
+            self._begun is None
+            and not (self._expected or self._truncations or self._barriers)
+            and self._described is None
+        )
+
+    def _take_small(self, small: SmallGulp) -> list[tuple[int, Delivery]]:
+        self._is_reply_wanted |= small.is_reply_wanted
+        self._marks[scan.RECEIVED_LSN] = small.received_lsn
+        self.dropped_rows += small.dropped_rows
+        if not small.transactions:
+            return []
+        self._marks[scan.LAST_END_LSN] = small.transactions[-1][1]
+        self.transactions += len(small.transactions)
+        self.commit_us = small.transactions[-1][2]
+        changes: dict[int, list[Change]] = {}
+        for number in sorted(small.lanes):
+            lane, rows = self._lanes[number], small.lanes[number]
+            changes.setdefault(lane.worker, []).append(
+                Segment(
+                    source=self._source, relation=lane.relation, data=b"".join(rows.rows),
+                    lengths=np.array(rows.lengths, np.uint32), transactions=rows.transactions(small.transactions),
+                )
+            )  # fmt: skip
+        return [(worker, self._delivery(changes[worker], is_open=False)) for worker in sorted(changes)]
 
     def hear(self, keepalives: bytes) -> bool:
         """Take what `scan.keepalives` returned, as `feed` does, for a tenth of its time.
@@ -271,7 +319,10 @@ class Assembler:
                 self._describe(cut, message)
             case messages.TypeName():
                 named = PgType(oid=message.oid, name=message.name, schema=message.schema)
+                self._type_names.pop(message.oid, None)  # the newest is the last to go
                 self._type_names[message.oid] = named
+                if len(self._type_names) > _MOST_TYPES:
+                    del self._type_names[next(iter(self._type_names))]
             case messages.Truncate():
                 self._truncate(cut, message)
             case messages.ReplicationOrigin():
@@ -288,6 +339,10 @@ class Assembler:
             self._on_astray(described, int(cut.sheet.commit_lsn[cut.last_transaction]))
 
     def _describe(self, cut: Gulp, shape: messages.RelationShape) -> None:
+        if shape.oid not in self._lane_of and len(self._lane_of) >= _MOST_RELATIONS:
+            what = f"more than {_MOST_RELATIONS:,} relations were described on one connection"
+            hint = "it begins again by itself; publish the tables of the map alone"
+            raise errors.SourceError(f"{errors.place_of(self._source)}: {what}", hint=hint)
         relation = self._relation(shape)
         if cut.is_open:
             number, sheet = cut.last_transaction, cut.sheet

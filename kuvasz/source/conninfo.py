@@ -98,8 +98,21 @@ ANSWER_S = 120.0
 #: whole, so one without an end would take all memory.
 MOST_BYTES = 128 << 20
 
+#: Bytes that a server may send during a COPY beside what was asked for. A row that is not whole yet is part of that,
+#: and has up to a gigabyte (memutils.h, MaxAllocSize).
+MOST_BESIDE = (1 << 30) + MOST_BYTES
+
+#: How many times as large the bytes of a message are with their envelopes: a keepalive has 18, and 45 by TLS.
+_WRAPPED = 3
+
 #: Times that something came between two looks at how much it was: 16 KB each, or more.
 _BETWEEN_LOOKS = 64
+
+#: The same of what comes beside: whoever drains a connection takes more at a time.
+_BETWEEN_LOOKS_BESIDE = 8
+
+#: Where a COPY begins. As long as nobody carries it out libpq has no other result, and never that there is no more.
+COPYING = frozenset({pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH})
 
 #: Where in `struct tcp_info` of Linux the bytes are that a connection has received (linux/tcp.h).
 _RECEIVED_AT = slice(128, 136)
@@ -220,6 +233,15 @@ def with_password_of(conninfo: str, url: Callable[[], str]) -> str:
     return make_conninfo(conninfo, **{name: given[name] for name in _SECRETS & given.keys()})
 
 
+def has_user(url: str) -> bool:
+    """Return whether a url names its user: if not, that and the password are those of the one it is laid over.
+
+    Raises:
+        ConfigError: The url cannot be read.
+    """
+    return "user" in _parse(url)
+
+
 def overlaid(url: str, other: str) -> str:
     """Return the connection string of another server: what its url leaves out is as in the first one.
 
@@ -259,22 +281,60 @@ class AnswerLimit:
             psycopg.OperationalError: It is too much. What comes over a UNIX socket, of this machine, is not counted.
         """
         if self._times % _BETWEEN_LOOKS == 0:
-            received = _received(self._fileno)
-            self._begin = self._begin or received
-            if received - self._begin > MOST_BYTES:
+            now = received(self._fileno)
+            self._begin = self._begin or now
+            if now - self._begin > MOST_BYTES:
                 raise psycopg.OperationalError(f"its answer has more than {MOST_BYTES >> 20} MB, and no end")
         self._times += 1
 
 
-def _received(fileno: int) -> int:
+class OtherMessages:
+    """What a server sends during a COPY beside the rows, or beside the stream.
+
+    Notifications are kept by libpq until somebody takes them, and settings, each by its name, for as long as the
+    connection lasts: a server that sends them without end would take all memory.
+
+    Args:
+        pgconn: The connection.
+    """
+
+    def __init__(self, pgconn: pq.abc.PGconn) -> None:
+        self._pgconn = pgconn
+        self._asked = 0  # bytes that were asked for
+        self._begin = 0
+        self._times = 0
+
+    def came(self, asked: int) -> None:
+        """Take note that something came.
+
+        Args:
+            asked: Bytes of it that were asked for, of messages that were whole.
+
+        Raises:
+            psycopg.OperationalError: It is too much. What comes over a UNIX socket, of this machine, is not counted.
+        """
+        self._asked += asked
+        self._times += 1
+        if self._times % _BETWEEN_LOOKS_BESIDE != 1:
+            return
+        while self._pgconn.notifies() is not None:
+            pass
+        now = received(self._pgconn.socket)
+        if not self._begin:
+            self._begin, self._asked = now, 0
+        elif now - self._begin > MOST_BESIDE + _WRAPPED * self._asked:
+            raise psycopg.OperationalError(f"it has sent {MOST_BESIDE >> 20} MB of what nobody has asked it for")
+
+
+def received(fileno: int) -> int:
     """Return the bytes that a connection has received; 0 where the system does not say so."""
     if not hasattr(socket, "TCP_INFO"):
         return 0
-    with socket.socket(fileno=os.dup(fileno)) as duplicate:
-        try:
+    try:
+        with socket.socket(fileno=os.dup(fileno)) as duplicate:
             facts = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED_AT.stop)
-        except OSError:  # it is none of TCP
-            return 0
+    except OSError:  # it is none of TCP
+        return 0
     return int.from_bytes(facts[_RECEIVED_AT], sys.byteorder)
 
 
@@ -425,8 +485,17 @@ def execute(pgconn: pq.abc.PGconn, statements: str, answer_s: float | None = Non
     return found
 
 
-def answer(pgconn: pq.abc.PGconn, answer_s: float | None = None) -> pq.abc.PGresult | None:
-    """Return the next result of what was sent, None when there is no more; see `execute`."""
+def answer(pgconn: pq.abc.PGconn, answer_s: float | None = None, *, may_copy: bool = False) -> pq.abc.PGresult | None:
+    """Return the next result of what was sent, None when there is no more; see `execute`.
+
+    Args:
+        pgconn: The session.
+        answer_s: See `execute`.
+        may_copy: A COPY may begin.
+
+    Raises:
+        psycopg.OperationalError: It does not answer, the connection broke, or it begins a COPY.
+    """
     answer_s = ANSWER_S if answer_s is None else answer_s
     poll, end, size = select.poll(), time.monotonic() + answer_s, AnswerLimit(pgconn.socket)
     poll.register(pgconn.socket, select.POLLIN)
@@ -435,7 +504,10 @@ def answer(pgconn: pq.abc.PGconn, answer_s: float | None = None) -> pq.abc.PGres
         if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
             raise psycopg.OperationalError(f"it has not answered for {answer_s:g} s")
         pgconn.consume_input()
-    return pgconn.get_result()
+    result = pgconn.get_result()
+    if result is not None and result.status in COPYING and not may_copy:
+        raise psycopg.OperationalError("it begins a COPY that nobody has asked for")
+    return result
 
 
 def cancel(pgconn: pq.abc.PGconn) -> None:

@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
+import psycopg
 from psycopg import pq
 
 from kuvasz.errors import SourceError, SourceSlow
+from kuvasz.ports import CopyTooLarge
+from kuvasz.source import conninfo as conninfos
 from kuvasz.source import failure
 
 if TYPE_CHECKING:
@@ -51,6 +54,10 @@ _HURRIED_BYTES = 8 << 20
 _COPY_DATA = ord("d")
 _NEWLINE = ord("\n")
 _HEADER_BYTES = 5  # tag, length
+
+#: A server makes no longer row, and no longer message (memutils.h, MaxAllocSize); whoever says so is none.
+_MOST_BYTES = 1 << 30
+
 _READY = ord("Z")
 _ERROR = ord("E")
 
@@ -62,12 +69,16 @@ class Flow:
         place: For errors: where the connection leads.
         doing: For errors: what is copied.
         is_hurried: It is given up sooner, as `SourceSlow`.
+        most_bytes: Nobody wants more; 0: as many as come.
     """
 
-    def __init__(self, place: str, doing: str, *, is_hurried: bool = False) -> None:
+    def __init__(self, place: str, doing: str, *, is_hurried: bool = False, most_bytes: int = 0) -> None:
         self._place = place
         self._doing = doing
         self._is_hurried = is_hurried
+        self._most_bytes = most_bytes
+        self._received = 0  # by the socket, before the first byte that counts
+        self._all = 0
         self._came = 0  # bytes since it was last waited from the beginning
         self._waited_s = 0.0
 
@@ -77,10 +88,30 @@ class Flow:
         return min(HURRY_S, SILENCE_S) if self._is_hurried else SILENCE_S
 
     def came(self, size: int) -> None:
-        """Take note of bytes of rows."""
+        """Take note of bytes of rows, or of a part of one.
+
+        Raises:
+            CopyTooLarge: They are too many.
+        """
         self._came += size
+        self._all += size
+        if self._most_bytes and self._all > self._most_bytes:
+            raise CopyTooLarge
         if self._came >= (_HURRIED_BYTES if self._is_hurried else _LEAST_BYTES):
             self._came, self._waited_s = 0, 0.0
+
+    def heard(self, fileno: int) -> None:
+        """Take note that a socket received something, of a row of which nobody knows yet how long it is.
+
+        Raises:
+            CopyTooLarge: It is too much.
+        """
+        if not self._most_bytes:
+            return
+        received = conninfos.received(fileno)
+        self._received = self._received or received
+        if received - self._received > 2 * self._most_bytes:  # with its envelopes
+            raise CopyTooLarge
 
     def waited(self, seconds: float) -> None:
         """Take note that it was waited.
@@ -126,6 +157,7 @@ def rows(
     doing: str,
     pace: Pace | None = None,
     is_hurried: bool = False,
+    most_bytes: int = 0,
 ) -> Iterator[memoryview]:
     """Run a COPY TO STDOUT and return its rows in order.
 
@@ -137,6 +169,7 @@ def rows(
         doing: For errors: what is copied.
         pace: How fast to read; the server is held back by its full socket.
         is_hurried: It is given up as soon as its rows come slowly.
+        most_bytes: It is given up as soon as more came, be it of one row; 0: as many as come.
 
     Yields:
         Whole rows, each with its newline; never empty; valid until the next piece is asked for.
@@ -144,8 +177,9 @@ def rows(
     Raises:
         SourceError: The server refused, or the connection broke.
         SourceSlow: It is hurried, and slow.
+        CopyTooLarge: More came than is wanted.
     """
-    flow = Flow(place, doing, is_hurried=is_hurried)
+    flow = Flow(place, doing, is_hurried=is_hurried, most_bytes=most_bytes)
     if is_plain(pgconn):
         yield from _CopyReader(pgconn, place=place, doing=doing, pace=pace, flow=flow).rows(query, chunk_bytes)
     else:
@@ -170,7 +204,7 @@ def libpq_rows(
     flow: Flow | None = None,
 ) -> Iterator[bytearray]:
     """Do what `rows` does, row by row through libpq."""
-    flow = flow or Flow(place, doing)
+    flow, others = flow or Flow(place, doing), conninfos.OtherMessages(pgconn)
     with failure.translated(place, doing):
         pgconn.send_query(query.encode())
         result = _result(pgconn, flow)
@@ -180,11 +214,16 @@ def libpq_rows(
         chunk = bytearray()
         taken = taken_bytes = 0
         size, row = fetch(1)
+        asked = 0
         while size >= 0:
             if size == 0:  # there is no whole row yet
                 begin = time.monotonic()
                 _wait(pgconn, flow)
                 flow.waited(time.monotonic() - begin)
+                others.came(asked)
+                asked = 0
+            else:
+                asked += size + _HEADER_BYTES
             flow.came(size)
             chunk += row
             if pace is not None and size:
@@ -198,9 +237,11 @@ def libpq_rows(
             size, row = fetch(1)
         if pace is not None:
             pace.took(taken, taken_bytes)
-        last = _result(pgconn, flow)
-        while _result(pgconn, flow) is not None:
-            pass
+        last = result = _result(pgconn, flow)
+        while result is not None:
+            if result.status in conninfos.COPYING:
+                raise psycopg.OperationalError("it begins a COPY that nobody has asked for")
+            result = _result(pgconn, flow)
     if last is None or last.status != pq.ExecStatus.COMMAND_OK:
         raise _of_result(last, place, doing)
     if chunk:
@@ -220,6 +261,7 @@ def _wait(pgconn: pq.abc.PGconn, flow: Flow) -> None:
     if not poll.poll(flow.patience_s * 1000):
         raise flow.silent()
     pgconn.consume_input()
+    flow.heard(pgconn.socket)
 
 
 class _CopyReader:
@@ -358,7 +400,7 @@ def unframe(
             (np.int64(source[i + 1]) << 24) | (np.int64(source[i + 2]) << 16)
             | (np.int64(source[i + 3]) << 8) | np.int64(source[i + 4])
         )  # fmt: skip
-        if length < 4:
+        if length < 4 or length > _MOST_BYTES:
             missing = -1
             break
         missing = int(length) - 4

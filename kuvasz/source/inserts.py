@@ -6,6 +6,9 @@ is published is a publication's affair, not a table's. So such tables get a publ
 The walsender looks publications up as of the WAL that it decodes. One that is made beside a slot may be named in the
 stream only when that is past every transaction that was running when it was made: before, servers up to 17 end the
 stream, and later ones leave the rows out. The LSN stands in the publication's comment.
+
+A publication that is somebody else's cannot be commented on. Of that one the slot says so: whatever a transaction
+wrote into the catalog that is older than the slot's ``catalog_xmin`` was there by where it stands.
 """
 
 from __future__ import annotations
@@ -31,9 +34,14 @@ _COMMENT = "kuvasz: may be named in a stream from "
 _STATE = """
 SELECT left(obj_description(p.oid, 'pg_publication'), 100),
     ((pg_snapshot_xmin(pg_current_snapshot())::text::bigint - p.xmin::text::bigint) & 4294967295)
-        BETWEEN 1 AND 2147483647
+        BETWEEN 1 AND 2147483647,
+    pg_has_role(p.pubowner, 'USAGE'),
+    (SELECT s.confirmed_flush_lsn::text FROM pg_replication_slots s
+        WHERE s.slot_name = %s AND age(s.catalog_xmin) < age(p.xmin))
 FROM pg_publication p WHERE p.pubname = %s
 """
+
+_IS_OURS = "SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s"
 
 
 def object_name(publication: str) -> str:
@@ -50,20 +58,21 @@ def with_inserts(publication: str) -> tuple[str, str]:
     return publication, object_name(publication)
 
 
-def since(connection: psycopg.Connection[Any], publication: str) -> int | None:
-    """Return the LSN from which on a stream may name the publication, None if that cannot be said yet.
+def since(connection: psycopg.Connection[Any], publication: str, slot: str) -> int | None:
+    """Return the LSN from which on a stream of a slot may name the publication, None if that cannot be said yet.
 
     Raises:
         SourceError: A query failed.
-        SourceRefused: The role may not write the comment.
     """
     with failure.translated(place(connection), f"read publication {publication}"):
-        row = connection.execute(_STATE, (publication,)).fetchone()
+        row = connection.execute(_STATE, (slot, publication)).fetchone()
     if row is None:
         return None
-    comment, is_settled = row
+    comment, is_settled, is_ours, passed = row
     if comment is not None and comment.startswith(_COMMENT):
         return lsn.parse(comment.removeprefix(_COMMENT))
+    if not is_ours:
+        return None if passed is None else lsn.parse(passed)
     if not is_settled:
         return None
     with failure.translated(place(connection), "read the end of the log"):
@@ -73,12 +82,15 @@ def since(connection: psycopg.Connection[Any], publication: str) -> int | None:
 
 
 def mark(connection: psycopg.Connection[Any], publication: str, from_lsn: int) -> None:
-    """Note from which LSN on a stream may name the publication.
+    """Note from which LSN on a stream may name the publication, unless it is somebody else's.
 
     Raises:
         SourceError: The server failed.
-        SourceRefused: The role may not write the comment.
     """
+    with failure.translated(place(connection), f"read publication {publication}"):
+        row = connection.execute(_IS_OURS, (publication,)).fetchone()
+    if row is None or not row[0]:
+        return
     text = f"{_COMMENT}{lsn.render(from_lsn)}"
     statement = f"COMMENT ON PUBLICATION {sql.identifier(publication)} IS '{text}';"
     doing = f"comment on publication {publication}"

@@ -17,27 +17,31 @@ from kuvasz.config.names import object_name
 from kuvasz.errors import SourceLocked, SourceRefused
 from kuvasz.model import ReplicaIdentity, TableName
 from kuvasz.source import conninfo, failure, sql
+from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 #: What a publication sends unless told otherwise.
 ALL_OPERATIONS = ("insert", "update", "delete", "truncate")
 
 _ROW_FILTERS_SINCE = 150000
 
+# One statement: a source of a fleet is asked for its publications several times at each start. What is the
+# publication's own is worked out once, and not for each of ten thousand tables.
 _LOAD = """
-SELECT p.oid::bigint, p.puballtables, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
-    pg_has_role(p.pubowner, 'USAGE')
-FROM pg_publication p WHERE p.pubname = %s
-"""
-
-_MEMBERS = """
-SELECT r.prrelid::bigint, n.nspname::text, c.relname::text, {filtered}, {columns}
-FROM pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE r.prpubid = %s ORDER BY n.nspname, c.relname
+WITH p AS MATERIALIZED (
+    SELECT oid, pubname, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate,
+        pg_has_role(pubowner, 'USAGE') AS is_owned, {schemas} AS schemas
+    FROM pg_publication WHERE pubname = ANY(%s::name[]))
+SELECT p.pubname::text, p.puballtables, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
+    p.is_owned, p.schemas, r.prrelid::bigint, n.nspname::text, c.relname::text, {row_filter}, {columns}
+FROM p LEFT JOIN (
+    pg_publication_rel r JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace)
+    ON r.prpubid = p.oid
+ORDER BY n.nspname, c.relname
 """
 
 _MEMBER_COLUMNS = """
@@ -46,11 +50,14 @@ CASE WHEN r.prattrs IS NOT NULL THEN ARRAY(
     WHERE a.attrelid = r.prrelid AND a.attnum = ANY(r.prattrs::int2[])) END
 """
 
+#: Number of the first column of a member, behind the publication's name.
+_OF_MEMBERS = 8
+
 _OWNED = "SELECT oid::bigint FROM pg_class WHERE oid = ANY(%s::oid[]) AND pg_has_role(relowner, 'USAGE')"
 
 _SCHEMAS = """
-SELECT n.nspname::text FROM pg_publication_namespace p JOIN pg_namespace n ON n.oid = p.pnnspid
-WHERE p.pnpubid = %s
+ARRAY(SELECT n.nspname::text FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid
+    WHERE s.pnpubid = pg_publication.oid)
 """
 
 
@@ -61,7 +68,7 @@ class Member:
     oid: int
     table: TableName
     columns: frozenset[str] | None = None  #: of a column list; None: all
-    has_row_filter: bool = False
+    row_filter: str | None = None  #: the mark of kuvasz's own; empty: it is somebody else's, None: there is none
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +82,15 @@ class Publication:
     is_via_root: bool = True
     operations: tuple[str, ...] = ALL_OPERATIONS
     is_owned: bool = True  #: by the session's role, or a role it is a member of
+    #: the members by OID: whoever owns a source may name any number of tables, and each of ours is looked for
+    _by_oid: Mapping[int, Member] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_oid", {member.oid: member for member in self.members})
 
     def member(self, oid: int) -> Member | None:
         """Return the member of this OID, if the publication names it."""
-        return next((member for member in self.members if member.oid == oid), None)
+        return self._by_oid.get(oid)
 
     @property
     def may_have_lists(self) -> bool:
@@ -102,7 +114,7 @@ class PublicationChanges:
     apart: tuple[str, ...] = ()  #: what adds the tables one by one, in order
     locked: tuple[TableName, ...] = ()  #: could not be added, for somebody has locked them
     tidying: tuple[str, ...] = ()  #: take out what nobody wants: worth having, not needed
-    #: tables that get another list of columns, or none, each with the statements for it
+    #: tables that get another list of columns or row filter, or none, each with the statements for it
     relisted: tuple[tuple[TableName, tuple[str, ...]], ...] = ()
     left: tuple[TableName, ...] = ()  #: members nobody wants that could not be taken out
 
@@ -111,8 +123,30 @@ class PublicationChanges:
 
     @property
     def relisting(self) -> tuple[str, ...]:
-        """All statements for other lists of columns."""
+        """All statements for other lists of columns and row filters."""
         return tuple(statement for _, statements in self.relisted for statement in statements)
+
+
+#: What to do where a publication is another's to alter: the first group's of a staged log.
+HEARD_HINT = (
+    "the processes without a group make it fit as soon as their map has that, too: what a publication leaves out by"
+    " `row_filter` or `column_list` is the same in the maps of all groups"
+)
+
+
+def unfit(changes: PublicationChanges, name: str) -> dict[TableName | None, str]:
+    """Return what is not as it is wanted, for who may not alter it; by table, and None for the publication itself.
+
+    Args:
+        changes: What would make it fit.
+        name: The name of the publication.
+    """
+    found: dict[TableName | None, str] = {}
+    if changes.settings:
+        found[None] = f"publication {name} {'is not there' if changes.is_new else 'does not publish what it has to'}"
+    found |= {table: f"table {table} is not in publication {name}" for table in changes.added}
+    other = "with another row filter or list of columns than this map wants"
+    return found | {table: f"publication {name} has table {table} {other}" for table, _ in changes.relisted}
 
 
 def create_statement(name: str, tables: Iterable[SourceTable], operations: Sequence[str] = ALL_OPERATIONS) -> str:
@@ -212,7 +246,7 @@ def plan(
     _check_members(current, tables)
     wanted = {table.relation.oid for table in (*tables, *(table for table in left if not _breaks(current, table)))}
     missing = [
-        table if current.may_have_lists else dataclasses.replace(table, column_list=None)
+        table if current.may_have_lists else dataclasses.replace(table, column_list=None, row_filter="")
         for table in tables
         if not current.covers(table)
     ]
@@ -223,7 +257,7 @@ def plan(
     if missing:
         statements.append(f"{alter} ADD TABLE {', '.join(_clause(table) for table in missing)};")
     tidying = [f"{alter} DROP TABLE ONLY {sql.qualified(member.table)};" for member in unwanted]
-    other = [table for table in tables if _has_other_list(current, table)]
+    other = [table for table in tables if _has_other_clause(current, table)]
     return PublicationChanges(
         added=tuple(table.table for table in missing), dropped=tuple(member.table for member in unwanted),
         statements=tuple(statements), settings=tuple(settings), apart=_apart(name, missing), tidying=tuple(tidying),
@@ -231,29 +265,46 @@ def plan(
     )  # fmt: skip
 
 
+def exists(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Return whether there is a publication of that name, whatever is in it.
+
+    Raises:
+        SourceError: The query failed.
+    """
+    with failure.translated(place(connection), f"look for publication {name}"):
+        return connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", (name,)).fetchone() is not None
+
+
 def load(connection: psycopg.Connection[Any], name: str) -> Publication | None:
-    """Return the publication, or None if there is none of that name.
+    """Return the publication, or None if there is none of that name; see `load_all`."""
+    return load_all(connection, [name]).get(name)
+
+
+def load_all(connection: psycopg.Connection[Any], names: Sequence[str]) -> Mapping[str, Publication]:
+    """Return those publications that are there, by their names.
 
     Raises:
         SourceError: A query failed.
     """
-    with failure.translated(place(connection), f"read publication {name}"):
-        row = connection.execute(_LOAD, (name,)).fetchone()
-        if row is None:
-            return None
-        oid, is_for_all, is_via_root, *operations, is_owned = row
-        has_lists = connection.info.server_version >= _ROW_FILTERS_SINCE
-        query = _MEMBERS.format(
-            filtered="r.prqual IS NOT NULL" if has_lists else "false",
-            columns=_MEMBER_COLUMNS if has_lists else "NULL::text[]",
-        )
-        members = connection.execute(query, (oid,)).fetchall()
-        schemas = connection.execute(_SCHEMAS, (oid,)).fetchall() if has_lists else []
+    has_lists = connection.info.server_version >= _ROW_FILTERS_SINCE
+    query = _LOAD.format(
+        schemas=_SCHEMAS if has_lists else "'{}'::text[]",
+        row_filter=membership.FILTER_MARK if has_lists else "NULL",
+        columns=_MEMBER_COLUMNS if has_lists else "NULL::text[]",
+    )
+    with failure.translated(place(connection), f"read publication {' and '.join(names)}"):
+        rows = connection.execute(query, (list(names),)).fetchall()
+    found = {name: [row[1:] for row in rows if row[0] == name] for name in names}
+    return {name: _publication(name, mine) for name, mine in found.items() if mine}
+
+
+def _publication(name: str, rows: Sequence[tuple[Any, ...]]) -> Publication:
+    is_for_all, is_via_root, *operations, is_owned, schemas = rows[0][:_OF_MEMBERS]
+    members = [row[_OF_MEMBERS:] for row in rows]
     return Publication(
         name=name, is_for_all=is_for_all, is_via_root=is_via_root, is_owned=is_owned,
         operations=tuple(o for o, on in zip(ALL_OPERATIONS, operations, strict=True) if on),
-        schemas=frozenset(schema for (schema,) in schemas),
-        members=tuple(_member(member) for member in members),
+        schemas=frozenset(schemas), members=tuple(_member(member) for member in members if member[0] is not None),
     )  # fmt: skip
 
 
@@ -323,6 +374,8 @@ def _carry_out_apart(
 
 
 def _execute(connection: psycopg.Connection[Any], doing: str, statements: Sequence[str]) -> None:
+    if not statements:  # as at each start of each source of a fleet
+        return
     mend, role = _by_owner(statements), connection.info.user
     with failure.translated(place(connection), doing, mend=mend, role=role), connection.transaction():
         connection.execute(conninfo.LOCK_WAIT)
@@ -385,10 +438,13 @@ def _check_members(current: Publication, tables: Iterable[SourceTable]) -> None:
         if member is None:
             continue
         columns = {column.name for column in table.relation.columns}
-        is_mendable = table.column_list is not None and current.may_have_lists and table.is_owned
+        may_alter = current.may_have_lists and table.is_owned
+        is_mendable = table.column_list is not None and may_alter
         hidden = sorted(columns - member.columns) if member.columns is not None and not is_mendable else []
         is_broken = table.column_list is not None and not is_mendable and _breaks(current, table)
-        if not hidden and not member.has_row_filter and not is_broken:
+        is_stuck = bool(member.row_filter) and _has_other_filter(member, table) and not may_alter
+        is_filtered = member.row_filter == "" or is_stuck
+        if not hidden and not is_filtered and not is_broken:
             continue
         what = f"without its columns {', '.join(hidden)}" if hidden else "with a row filter"
         what = "with a list of columns by which its UPDATEs fail" if is_broken else what
@@ -473,9 +529,9 @@ def _settings(current: Publication, operations: Sequence[str]) -> list[str]:
 
 
 def _member(row: tuple[Any, ...]) -> Member:
-    oid, schema, name, has_row_filter, columns = row
+    oid, schema, name, row_filter, columns = row
     return Member(
-        oid=oid, table=TableName(schema=schema, name=name), has_row_filter=has_row_filter,
+        oid=oid, table=TableName(schema=schema, name=name), row_filter=row_filter,
         columns=None if columns is None else frozenset(columns),
     )  # fmt: skip
 
@@ -484,23 +540,33 @@ def _clause(table: SourceTable) -> str:
     # ONLY keeps tables that inherit from this one out; a partitioned root stands for its partitions either way.
     only = "" if table.kind is TableKind.PARTITIONED else "ONLY "
     columns = f" ({sql.identifiers(table.column_list)})" if table.column_list else ""
-    return f"{only}{sql.qualified(table.table)}{columns}"
+    rows = f" WHERE ({table.row_filter})" if table.row_filter else ""
+    return f"{only}{sql.qualified(table.table)}{columns}{rows}"
 
 
-def _has_other_list(current: Publication, table: SourceTable) -> bool:
-    """Whether a table that is published is to have another list of columns than it has, and can have it."""
+def _has_other_clause(current: Publication, table: SourceTable) -> bool:
+    """Whether a published table is to have another list of columns, or row filter, than it has, and can have it."""
     member = current.member(table.relation.oid)
-    if member is None or table.column_list is None or not (current.may_have_lists and table.is_owned):
+    if member is None or not (current.may_have_lists and table.is_owned):
         return False
-    return member.columns != (frozenset(table.column_list) or None)
+    is_other_list = table.column_list is not None and member.columns != (frozenset(table.column_list) or None)
+    return is_other_list or _has_other_filter(member, table)
+
+
+def _has_other_filter(member: Member, table: SourceTable) -> bool:
+    """Whether a table is to have another row filter of kuvasz's than it has."""
+    return (member.row_filter or "") != membership.mark_of(table.row_filter)
 
 
 def _breaks(current: Publication, table: SourceTable) -> bool:
-    """Whether a table's list of columns lacks what identifies its rows: UPDATE and DELETE fail at the source."""
+    """Whether UPDATE and DELETE fail at the source, by what a table's clause makes of what identifies its rows."""
     member = current.member(table.relation.oid)
-    if member is None or member.columns is None:
+    if member is None:
         return False
-    return table.relation.identity is ReplicaIdentity.FULL or not member.columns.issuperset(table.relation.key)
+    if not membership.columns_of(member.row_filter or "").issubset(table.identity):
+        return True
+    is_full = table.relation.identity is ReplicaIdentity.FULL
+    return member.columns is not None and (is_full or not member.columns.issuperset(table.relation.key))
 
 
 def _relisting(name: str, table: SourceTable) -> Iterator[str]:
@@ -514,7 +580,7 @@ _TOLD_SINCE = {15: 150013, 16: 160009, 17: 170005}
 
 
 def lock_mode(version: int) -> str:
-    """Return the weakest lock under which a list becomes another one for all rows from there on."""
+    """Return the weakest lock under which a clause becomes another one for all rows from there on."""
     return "SHARE UPDATE EXCLUSIVE" if version >= _TOLD_SINCE.get(version // 10000, 0) else "SHARE ROW EXCLUSIVE"
 
 
@@ -522,10 +588,10 @@ def lock_mode(version: int) -> str:
 def relisting(
     connection: psycopg.Connection[Any], name: str, table: TableName, statements: Sequence[str]
 ) -> Iterator[Callable[[], None]]:
-    """Give a published table another list of columns, in one transaction; yield within it what alters the table.
+    """Give a published table another list of columns or row filter; yield, in a transaction, what alters the table.
 
     Nobody takes the table out of a publication or puts it into one meanwhile: each such statement takes the lock that
-    is held. Rows may be written all the time, but where the server would go on with the list of before: in
+    is held. Rows may be written all the time, but where the server would go on with the clause of before: in
     transactions that come after one which has written rows and goes on now.
 
     Args:
@@ -564,13 +630,16 @@ def _by_owner(statements: Sequence[str]) -> str:
 
 __all__ = [
     "ALL_OPERATIONS",
+    "HEARD_HINT",
     "Member",
     "Publication",
     "PublicationChanges",
     "carry_out",
     "create_statement",
     "drop",
+    "exists",
     "load",
+    "load_all",
     "lock_mode",
     "locked_out",
     "object_name",
@@ -579,6 +648,7 @@ __all__ = [
     "reconcile",
     "refusals",
     "relisting",
+    "unfit",
     "within_published",
     "within_wanted",
 ]

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 PLUGIN = "pgoutput"
 
+#: Characters of a text that a server says of slots and sessions: names have 63 bytes, transactions 200.
+_MOST_TEXT = 1024
+
 _XID_MASK = (1 << 32) - 1  #: of a transaction's number without its epoch
 
 _OPTION_LIST_SINCE = 150000
@@ -262,6 +265,7 @@ def create(
     failover: bool = False,
     on_waiting: Callable[[tuple[Blocker, ...]], None] | None = None,
     look_every_s: float = 1.0,
+    beside: psycopg.Connection[Any] | None = None,
 ) -> ExportedSnapshot:
     """Create a slot and export its snapshot.
 
@@ -276,6 +280,7 @@ def create(
         on_waiting: Called about every `look_every_s` while waiting, with the sessions waited for, as far as they
             are known. What it raises ends the waiting, and no slot is left behind.
         look_every_s: How often to look at what is waited for.
+        beside: An ordinary session in autocommit that is there already; used if it is at the same server.
 
     Raises:
         SourceRefused: wal_level, REPLICATION, a free slot or version 17 is missing.
@@ -294,7 +299,7 @@ def create(
         if point is None or snapshot_name is None:
             raise SourceError(f"{conninfos.location(conninfo)}: slot {name} came without a snapshot")
         try:
-            _wait_visible(pgconn, conninfo, snapshot_name.decode(), on_waiting, look_every_s)
+            _wait_visible(pgconn, conninfo, snapshot_name.decode(), on_waiting, look_every_s, beside)
         except BaseException:
             _give_up(pgconn, name)
             raise
@@ -338,7 +343,17 @@ def describe_all(connection: psycopg.Connection[Any], names: Sequence[str]) -> d
 
 
 def state_of(name: str, facts: Mapping[str, Any], retained_bytes: int | None = None) -> SlotState:
-    """Return a slot's state from its row of ``pg_replication_slots`` as JSON."""
+    """Return a slot's state from its row of ``pg_replication_slots`` as JSON.
+
+    Raises:
+        SourceError: No server has such a slot: it would be in the status of all sources.
+    """
+    for field, value in facts.items():
+        if isinstance(value, str) and len(value) > _MOST_TEXT:
+            raise SourceError(
+                f"slot {name}: its {field} has {len(value):,} characters",
+                hint="something else than a PostgreSQL server answers; it is tried again",
+            )
     return SlotState(
         name=name, plugin=facts["plugin"], database=facts["database"], is_temporary=facts["temporary"],
         active_pid=facts["active_pid"], confirmed_flush_lsn=_lsn(facts["confirmed_flush_lsn"]),
@@ -404,13 +419,32 @@ def exists(connection: psycopg.Connection[Any], name: str) -> bool:
     return describe(connection, name) is not None
 
 
+def foreign(state: SlotState, where: str) -> SourceRefused:
+    """Return the error of a slot that has our name and is not ours: whatever else is lost, nobody drops it for us.
+
+    Args:
+        state: The slot.
+        where: The source, as errors name it.
+    """
+    return SourceRefused(
+        f"{where}: slot {state.name} cannot be used: {state.why_foreign}",
+        hint="somebody else made it, and may read it: give the group or the `sid` another name in the map;"
+        f" or, if nobody needs it any more: SELECT pg_drop_replication_slot({sql.literal(state.name)})",
+    )
+
+
 def drop(connection: psycopg.Connection[Any], name: str) -> bool:
     """Drop the slot; return whether there was one.
 
     Raises:
-        SourceRefused: The role may not.
+        SourceRefused: The role may not, or the slot is not ours.
         SourceError: The slot is in use, or the server failed.
     """
+    state = describe(connection, name)
+    if state is None:
+        return False
+    if state.why_foreign:
+        raise foreign(state, place(connection))
     with failure.translated(place(connection), f"drop slot {name}", role=connection.info.user):
         try:
             connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
@@ -474,8 +508,8 @@ def _wait(
             # The server does not notice a closed socket while it waits, and would finish the slot later.
             _cancel(pgconn)
             raise
-        result = pgconn.get_result()
-        while pgconn.get_result() is not None:
+        result = conninfos.answer(pgconn)
+        while conninfos.answer(pgconn) is not None:
             pass
     if result is None:
         raise SourceError(f"{conninfos.location(conninfo)}: the connection ended while creating a slot")
@@ -488,6 +522,7 @@ def _wait_visible(
     snapshot_name: str,
     on_waiting: Callable[[tuple[Blocker, ...]], None] | None,
     look_every_s: float,
+    beside: psycopg.Connection[Any] | None,
 ) -> None:
     told = time.monotonic()
 
@@ -497,8 +532,21 @@ def _wait_visible(
             told = time.monotonic()
             on_waiting(_committing(session, xids))
 
-    with conninfos.connect(conninfos.pinned(conninfos.plain_conninfo(conninfo), pgconn)) as session:
+    with contextlib.ExitStack() as stack:
+        if (
+            beside is not None
+            and conninfos.is_idle(beside.pgconn)
+            and _server_of(beside.pgconn) == _server_of(pgconn)
+        ):
+            session = beside
+        else:
+            url = conninfos.pinned(conninfos.plain_conninfo(conninfo), pgconn)
+            session = stack.enter_context(conninfos.connect(url))
         commit_status.wait(session, snapshot_name, waiting)
+
+
+def _server_of(pgconn: pq.abc.PGconn) -> tuple[bytes, bytes, bytes]:
+    return pgconn.host, pgconn.hostaddr, pgconn.port
 
 
 def _give_up(pgconn: pq.abc.PGconn, name: str) -> None:
@@ -522,7 +570,14 @@ def _committing(session: psycopg.Connection[Any], xids: set[int]) -> tuple[Block
 
 def _found(rows: Sequence[Any]) -> tuple[Blocker, ...]:
     return tuple(
-        Blocker(pid=blocker, role=role, application=application, database=database, transaction_age_s=age, gid=gid)
+        Blocker(
+            pid=blocker,
+            role=_cut(role),
+            application=_cut(application),
+            database=_cut(database),
+            transaction_age_s=age,
+            gid=_cut(gid),
+        )
         for blocker, role, application, database, age, gid in rows
     )
 
@@ -545,6 +600,10 @@ def _refusal(result: pq.abc.PGresult, conninfo: str, name: str, pgconn: pq.abc.P
         state, result.get_error_message(), role=pgconn.user.decode(), function=function,
         place=conninfos.location(conninfo), doing=f"create slot {name}",
     )  # fmt: skip
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:_MOST_TEXT]
 
 
 def _lsn(text: str | None) -> int | None:

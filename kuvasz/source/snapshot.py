@@ -9,7 +9,7 @@ a column that took the name of another one would be read in its place. So each r
 compares file and names with those the snapshot knew; and when the last range is read, `Names` are compared once more.
 
 To open a session takes longer than to read twenty rows, so small ranges are read in `Sessions` one after another,
-each in a transaction of its own.
+each in a transaction of its own; some ahead of whoever wants them (`RowsAhead`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from psycopg import pq
 from typing_extensions import override
 
 from kuvasz.errors import SourceError
+from kuvasz.ports import CopyTooLarge
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import failure, sql
 from kuvasz.source.catalog import entries
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
 _MOVED_HINT = "it is copied again with a new snapshot"
 _GONE_HINT = f"{_MOVED_HINT}; a standby ends one that its replay waits for, if hot_standby_feedback is off there"
+
+#: Ends a transaction that has read rows. What whoever owns a table has in its indexes runs as the query is planned,
+#: by the rights of kuvasz's role, and may have set the session's `search_path`: so nothing of it is to stay.
+LEAVING = "ROLLBACK"
 
 #: Failures of a table or a snapshot that is not what it was when the copy was planned.
 _GONE_STATES = {"22023": "the exported snapshot is gone", "42704": "the exported snapshot is gone"}
@@ -81,7 +86,7 @@ class Sessions:
                 with conninfos.blocking(session) as pgconn:
                     yield pgconn
                     with contextlib.suppress(psycopg.OperationalError):  # what was read is read
-                        is_good = conninfos.execute(pgconn, "COMMIT").status == pq.ExecStatus.COMMAND_OK
+                        is_good = conninfos.execute(pgconn, LEAVING).status == pq.ExecStatus.COMMAND_OK
             finally:
                 # One that was told to send texts as they are is of no use to who reads names.
                 self._give_back(session, is_good=is_good and conninfos.has_encoding(session.pgconn))
@@ -135,6 +140,30 @@ class Sessions:
             session.close()
 
 
+class RowsAhead:
+    """Rows that were read ahead of whoever wants them, and `Names` compared behind that.
+
+    Args:
+        query: The statement that they answer.
+        data: In COPY's text format.
+    """
+
+    def __init__(self, query: str, data: bytes) -> None:
+        self.query = query
+        self.is_taken = False
+        self._data = data
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self._data)
+
+    def take(self) -> bytes:
+        """Return the rows, and take note that they were wanted."""
+        self.is_taken = True
+        return self._data
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRange:
     """A span of a table's blocks to be read under a snapshot.
@@ -155,10 +184,12 @@ class CopyRange:
     wanted: tuple[tuple[str, ...], str] | None = dataclasses.field(default=None, repr=False)
     rows_per_second: float = 0.0  #: that are read at most; 0: as fast as they come
     is_hurried: bool = False  #: it is given up as soon as its rows come slowly
+    most_bytes: int = 0  #: and as soon as more of them came; 0: nobody minds how many do
     #: returns the source's url as it is now; nothing: `conninfo` stays as it is
     url: Callable[[], str] | None = dataclasses.field(default=None, repr=False, compare=False)
     #: which it is read in, in this process; None: in one of its own
     sessions: Sessions | None = dataclasses.field(default=None, repr=False, compare=False)
+    ahead: RowsAhead | None = dataclasses.field(default=None, repr=False, compare=False)  #: its rows, in this process
 
     @property
     def server(self) -> str:
@@ -173,6 +204,10 @@ class CopyRange:
         """See `kuvasz.ports.CopyRequest.hurried`."""
         return dataclasses.replace(self, is_hurried=True)
 
+    def bounded(self, most_bytes: int) -> CopyRange:
+        """See `kuvasz.ports.CopyRequest.bounded`."""
+        return dataclasses.replace(self, most_bytes=most_bytes)
+
     def as_of_now(self) -> CopyRange:
         """Return the same with the password that is there now."""
         if self.url is None:
@@ -181,7 +216,7 @@ class CopyRange:
 
     @override
     def __reduce__(self) -> tuple[Callable[[], CopyRange], tuple[()]]:
-        now = dataclasses.replace(self.as_of_now(), sessions=None)
+        now = dataclasses.replace(self.as_of_now(), sessions=None, ahead=None)
         fields = {each.name: getattr(now, each.name) for each in dataclasses.fields(now)}
         return functools.partial(CopyRange, **fields), ()
 
@@ -200,6 +235,26 @@ class CopyRange:
         where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
         columns = sql.identifiers(self.columns)
         return f"COPY (SELECT {columns} FROM ONLY {sql.qualified(self.table)}{where}) TO STDOUT"
+
+    def with_rows(self, ahead: RowsAhead | None) -> CopyRange:
+        """Return the same with rows that were read ahead, if it is what they answer."""
+        return self if ahead is None or ahead.query != self.query() else dataclasses.replace(self, ahead=ahead)
+
+    def rows_ahead(self, most_bytes: int) -> RowsAhead | None:
+        """Read the rows for whoever wants them later; None if there are more bytes of them.
+
+        Raises:
+            SourceError: See `read`.
+        """
+        data = bytearray()
+        try:
+            for piece in self.bounded(most_bytes).read(most_bytes):
+                data += piece
+                if len(data) > most_bytes:
+                    return None
+        except CopyTooLarge:
+            return None
+        return RowsAhead(self.query(), bytes(data))
 
     def _look_up(self, key: tuple[str, ...], values: str) -> str:
         table, names = sql.qualified(self.table), sql.identifiers(key)
@@ -220,8 +275,13 @@ class CopyRange:
         Raises:
             SourceError: The connection, the snapshot or the table's file is gone: the copy must begin anew.
             SourceSlow: It is hurried, and comes slowly.
+            CopyTooLarge: More came than anybody wants.
             SourceRefused: The role may not read the table.
         """
+        if self.ahead is not None:
+            if rows := self.ahead.take():
+                yield memoryview(rows)
+            return
         from kuvasz.source import copy_out  # and numba with it, which who only looks does without
 
         place = conninfos.location(self.conninfo)
@@ -230,8 +290,9 @@ class CopyRange:
             self._begin(pgconn, place, doing)
             pace = Pace(self.rows_per_second) if self.rows_per_second else None
             yield from copy_out.rows(
-                pgconn, self.query(), chunk_bytes, place=place, doing=doing, pace=pace, is_hurried=self.is_hurried
-            )
+                pgconn, self.query(), chunk_bytes, place=place, doing=doing, pace=pace, is_hurried=self.is_hurried,
+                most_bytes=self.most_bytes,
+            )  # fmt: skip
 
     @contextlib.contextmanager
     def _session(self, doing: str) -> Iterator[pq.abc.PGconn]:
@@ -298,13 +359,22 @@ class CopyRange:
 
 
 def wanted_values(types: Iterable[PgType], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of values of some types as `CopyRange.wanted` has them; at least one."""
+    """Return rows of values of some types as `CopyRange.wanted` has them; at least one.
+
+    A value of a domain is one of its base type: whoever made the domain has its checks call what he likes.
+    """
     # Later rows' become what the first row's are (manual, section 10.5 "UNION, CASE, and Related Constructs").
     typed = (
         f"{sql.literal(value)}::{sql.identifier(one.schema)}.{sql.identifier(one.name)}"
-        for value, one in zip(rows[0], types, strict=True)
+        for value, one in zip(rows[0], map(_base, types), strict=True)
     )
     return ", ".join([f"({', '.join(typed)})", *(f"({', '.join(map(sql.literal, row))})" for row in rows[1:])])
+
+
+def _base(kind: PgType) -> PgType:
+    while kind.base is not None:
+        kind = kind.base
+    return kind
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +417,17 @@ class Names:
             for oid, (name, oids) in oids_of.items()
         }
 
+    @staticmethod
+    def unchanged(connection: psycopg.Connection[Any], names: Iterable[Names]) -> frozenset[int]:
+        """Return the OIDs of those that `check_in` takes, in an ordinary session.
+
+        Raises:
+            SourceError: The query failed.
+        """
+        asked = list(names)
+        now = entries.load(connection, frozenset().union(*(one.oids for one in asked)))
+        return frozenset(one.oid for one in asked if not entries.changed(one.seen, now, one.oid))
+
     def check(self, url: str, hint: str = _MOVED_HINT) -> None:
         """Make sure that all that was read up to now was read of what the snapshot shows.
 
@@ -376,6 +457,19 @@ def opening(snapshot_name: str) -> str:
 
 
 @contextlib.contextmanager
+def under(connection: psycopg.Connection[Any], snapshot_name: str) -> Iterator[None]:
+    """Have an ordinary session in autocommit be under the snapshot for as long as the context lasts.
+
+    Raises:
+        SourceError: The server or the snapshot is gone.
+    """
+    _use(connection, snapshot_name)
+    yield
+    with failure.translated(conninfos.place(connection), f"let go of snapshot {snapshot_name}"):
+        connection.execute(LEAVING)
+
+
+@contextlib.contextmanager
 def session(url: str, snapshot_name: str) -> Iterator[psycopg.Connection[Any]]:
     """Give a session in a transaction under the snapshot: for the catalog as the snapshot knows it.
 
@@ -384,6 +478,10 @@ def session(url: str, snapshot_name: str) -> Iterator[psycopg.Connection[Any]]:
         SourceRefused: The server turns us away.
     """
     with contextlib.closing(conninfos.connect(url)) as connection:
-        with failure.translated(conninfos.location(url), f"use snapshot {snapshot_name}"):
-            connection.execute(opening(snapshot_name))
+        _use(connection, snapshot_name)
         yield connection
+
+
+def _use(connection: psycopg.Connection[Any], snapshot_name: str) -> None:
+    with failure.translated(conninfos.place(connection), f"use snapshot {snapshot_name}"):
+        connection.execute(opening(snapshot_name))

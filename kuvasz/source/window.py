@@ -20,7 +20,7 @@ from kuvasz.errors import SourceError, place_of
 from kuvasz.model import POSTGRES_EPOCH_US, Segment, Transactions, Truncation
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
-from kuvasz.source import failure, sql
+from kuvasz.source import conninfo, failure, sql
 from kuvasz.source.drain.best import best_drain
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Window:
     def _send(self, command: str) -> None:
         with failure.translated(self._place, self._doing):
             self._pgconn.send_query(command.encode())
-            result = self._pgconn.get_result()
+            result = conninfo.answer(self._pgconn, may_copy=True)
         if result is None or result.status != pq.ExecStatus.COPY_BOTH:
             state = None if result is None else result.error_field(pq.DiagnosticField.SQLSTATE)
             text = "no answer" if result is None else result.get_error_message()
@@ -170,7 +170,7 @@ def copy_slot(pgconn: pq.abc.PGconn, slot: str, name: str, source: str) -> int:
     with failure.translated(place, doing):
         pgconn.send_query(statement.encode())
         found, last = None, None
-        while (result := pgconn.get_result()) is not None:
+        while (result := conninfo.answer(pgconn)) is not None:
             found, last = last, result
     if found is None or last is None or last.status != pq.ExecStatus.TUPLES_OK or last.ntuples != 1:
         state = None if last is None else last.error_field(pq.DiagnosticField.SQLSTATE)

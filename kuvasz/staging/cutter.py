@@ -11,12 +11,16 @@ from typing import Final
 import numpy as np
 
 from kuvasz.decode.messages import KEEPALIVE_REPLY, TYPE
+from kuvasz.errors import DecodeError
 from kuvasz.model import UInt32s
 from kuvasz.staging.stream_messages import Description, StreamMessages
 from kuvasz.staging.stretch import Stretch
 
 #: Bytes of a transaction that waits for its end.
 PART_BYTES: Final = 1 << 20
+
+#: Bytes of the descriptions of relations that are kept of one connection, most of which may be none of the map's.
+_MOST_DESCRIBED_BYTES: Final = 256 << 20
 
 
 class Cutter:
@@ -36,6 +40,7 @@ class Cutter:
         self._number = number
         self._part_bytes = part_bytes
         self._relations: dict[int, Description] = {}
+        self._described_bytes = 0
         self._held: list[tuple[bytes, UInt32s]] = []
         self._held_bytes = 0
         self._open_lsn = 0  #: commit LSN of the transaction that has not ended
@@ -107,7 +112,7 @@ class Cutter:
         described = messages.described()
         for one in described:
             if one.message < first:
-                self._relations[one.oid] = one.description
+                self._know(one.oid, one.description)
         if first >= len(messages.lengths):
             return []
         data, lengths = messages.behind(first)
@@ -124,7 +129,8 @@ class Cutter:
             for oid, message in messages.first_uses().items()
             if oid in self._relations and message < begins.get(oid, len(lengths))
         }
-        self._relations |= itself
+        for oid, description in itself.items():
+            self._know(oid, description)
         self._number += 1
         return [
             Stretch(
@@ -132,6 +138,20 @@ class Cutter:
                 open_lsn=open_lsn, needs=needs, describes=itself, has_rows=bool((messages.tags != 0).any()),
             )
         ]  # fmt: skip
+
+    def _know(self, oid: int, description: Description) -> None:
+        """Keep how a relation was described last: a source may have any number of them, and lie of more.
+
+        Raises:
+            DecodeError: They are too many; the next connection begins without any.
+        """
+        before = self._relations.get(oid, ())
+        self._described_bytes += sum(map(len, description)) - sum(map(len, before))
+        self._relations[oid] = description
+        if self._described_bytes > _MOST_DESCRIBED_BYTES:
+            what = f"the descriptions of {len(self._relations):,} relations have {self._described_bytes:,} bytes"
+            hint = "it begins again by itself; publish the tables of the map alone"
+            raise DecodeError(f"{what}, on one connection", hint=hint)
 
 
 def _unasked(data: bytes, messages: StreamMessages) -> bytes:

@@ -2,6 +2,8 @@
 
     magic | CRC-32 of the rest | source, first and last number, sizes | descriptions | lengths | payloads
 
+If the map has a secret for it, all behind the CRC-32 is sealed, under another magic.
+
 An object is slices one after another, and what tells them apart stands in the index (`kuvasz.state.staged`). The
 descriptions are those that the rows need before the slice describes a relation itself.
 """
@@ -16,17 +18,28 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kuvasz.model import UInt32s
+from kuvasz.seal.sealing_key import SealDamaged
+from kuvasz.seal.sealing_secrets import SealingSecrets
 from kuvasz.staging.stream_messages import Description, StreamMessages
 from kuvasz.staging.stretch import Stretch
 
 _MAGIC: Final = b"kvszslc1"
+_KIND: Final = b"kvszslc"
+_SEALED_MAGIC: Final = b"kvszslc2"
 _CHECK: Final = struct.Struct("<8sI")
 #: Bytes of the source's name, first and last number, description messages and their bytes, messages and theirs.
 _HEAD: Final = struct.Struct("<HQQIQIQ")
 
 
+_NO_SECRETS: Final = SealingSecrets()
+
+
 class SliceDamaged(Exception):
     """A slice is not what was written."""
+
+
+class SliceUnknown(Exception):
+    """A slice is of a later version."""
 
 
 class SliceData(NamedTuple):
@@ -37,7 +50,7 @@ class SliceData(NamedTuple):
     needs: Mapping[int, Description]
 
 
-def encode(source: str, stretches: Sequence[Stretch]) -> bytes:
+def encode(source: str, stretches: Sequence[Stretch], secrets: SealingSecrets = _NO_SECRETS) -> bytes:
     """Return stretches that follow each other as a slice."""
     needs: dict[int, Description] = {}
     described: set[int] = set()
@@ -55,10 +68,13 @@ def encode(source: str, stretches: Sequence[Stretch]) -> bytes:
     )
     told_lengths = np.array([len(message) for message in told], "<u4")
     rest = b"".join((head, name, told_lengths.tobytes(), *told, lengths.tobytes(), data))
-    return _CHECK.pack(_MAGIC, zlib.crc32(rest)) + rest
+    if not secrets.is_sealing:
+        return _CHECK.pack(_MAGIC, zlib.crc32(rest)) + rest
+    rest = secrets.sealed(rest, _SEALED_MAGIC)
+    return _CHECK.pack(_SEALED_MAGIC, zlib.crc32(rest)) + rest
 
 
-def decode(found: bytes, source: str, first: int, last: int) -> SliceData:
+def decode(found: bytes, source: str, first: int, last: int, secrets: SealingSecrets = _NO_SECRETS) -> SliceData:
     """Return what a slice holds.
 
     Args:
@@ -66,17 +82,15 @@ def decode(found: bytes, source: str, first: int, last: int) -> SliceData:
         source: Whose it is meant to be.
         first: The number of its first stretch.
         last: The number of its last one.
+        secrets: What it may be sealed with.
 
     Raises:
         SliceDamaged: It is not what was written, or another one.
+        SliceUnknown: It is of a later version.
+        SealUnknown: It is sealed with a secret that is not among them.
     """
-    try:
-        magic, checksum = _CHECK.unpack_from(found)
-    except struct.error:
-        raise SliceDamaged(f"{len(found)} bytes are no slice") from None
-    if magic != _MAGIC or zlib.crc32(memoryview(found)[_CHECK.size :]) != checksum:
-        raise SliceDamaged("its checksum does not fit")
-    at = _CHECK.size
+    found = _opened(found, secrets)
+    at = 0
     name_size, *numbers, told_count, told_size, count, size = _HEAD.unpack_from(found, at)
     at += _HEAD.size
     name = found[at : at + name_size].decode()
@@ -93,4 +107,22 @@ def decode(found: bytes, source: str, first: int, last: int) -> SliceData:
     return SliceData(data=found[at : at + size], lengths=lengths, needs=needs)
 
 
-__all__ = ["SliceDamaged", "SliceData", "decode", "encode"]
+def _opened(found: bytes, secrets: SealingSecrets) -> bytes:
+    """Return what is behind the checksum, as it was before it was sealed."""
+    try:
+        magic, checksum = _CHECK.unpack_from(found)
+    except struct.error:
+        raise SliceDamaged(f"{len(found)} bytes are no slice") from None
+    rest = memoryview(found)[_CHECK.size :]
+    is_whole = zlib.crc32(rest) == checksum
+    if is_whole and magic.startswith(_KIND) and magic[len(_KIND) :].isdigit() and magic > _SEALED_MAGIC:
+        raise SliceUnknown("a later version of kuvasz wrote it")
+    if magic not in {_MAGIC, _SEALED_MAGIC} or not is_whole:
+        raise SliceDamaged("its checksum does not fit")
+    try:
+        return bytes(rest) if magic == _MAGIC else bytes(secrets.opened(rest, _SEALED_MAGIC))
+    except SealDamaged as error:
+        raise SliceDamaged(str(error)) from error
+
+
+__all__ = ["SliceDamaged", "SliceData", "SliceUnknown", "decode", "encode"]

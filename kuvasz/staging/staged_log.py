@@ -10,11 +10,12 @@ from typing import Final
 from kuvasz.config.model import ClusterRole
 from kuvasz.errors import ConfigError, LakeError, SlotLost, SourceError, StateError, place_of, start_over
 from kuvasz.events import Event, EventLog
+from kuvasz.seal.sealing_secrets import SealingSecrets, SealUnknown
 from kuvasz.staging import slice_format
 from kuvasz.staging.apart.follower import LogFollower
 from kuvasz.staging.object_name import is_of_before
 from kuvasz.staging.ports import ObjectStore
-from kuvasz.staging.slice_format import SliceDamaged, SliceData
+from kuvasz.staging.slice_format import SliceDamaged, SliceData, SliceUnknown
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
 from kuvasz.staging.writer import LogWriter
@@ -34,6 +35,9 @@ _STOP_S: Final = 3.0
 
 _SLICES: Final = 32
 
+#: Of what is needed, how many objects are looked for where a log's folder is to be another one.
+_PROVING: Final = 1000
+
 #: Seconds for which whoever begins a source anew waits for what is being staged.
 _TURN_S: Final = 5.0
 
@@ -51,6 +55,7 @@ class StagedLog:
         sources: About how many there are: they share the memory.
         role: `read`: it is staged here, and heard elsewhere; `apply`: it is staged elsewhere.
         is_shared: Others apply as well: of each source it is said when it is one's own (`adopt`).
+        secrets: What slices are sealed with, and opened; by default they are not.
     """
 
     def __init__(
@@ -63,8 +68,10 @@ class StagedLog:
         sources: int,
         role: ClusterRole = ClusterRole.ALL,
         is_shared: bool = False,
+        secrets: SealingSecrets | None = None,
     ) -> None:
         self.index = index  #: where it is known what is staged
+        self._secrets = secrets or SealingSecrets()
         self._store = store
         self._role = role
         self._is_shared = is_shared
@@ -77,7 +84,7 @@ class StagedLog:
         self.follower = LogFollower(index, store, self._all, self._tell) if role is ClusterRole.APPLY else None
         self.writer = self.follower or LogWriter(
             index, store, self._all, self.room, interval_s=interval_s, object_bytes=object_bytes,
-            on_staged=self._tell, is_alone=role is ClusterRole.ALL,
+            on_staged=self._tell, is_alone=role is ClusterRole.ALL, secrets=self._secrets,
         )  # fmt: skip
 
     def open(self) -> None:
@@ -108,11 +115,13 @@ class StagedLog:
         before, here = self.index.lies_in(), self._store.place
         if before == here:
             return
-        needed = self.index.needed()
-        if needed and self._names().isdisjoint(needed):
+        # The names first: of what is needed behind that the oldest is there, unless all of it has come since.
+        names = self._names()
+        needed = self.index.needed(_PROVING)
+        if needed and names.isdisjoint(needed):
             there = "" if before is None else f", which {'is' if len(needed) == 1 else 'are'} in {before}"
             raise ConfigError(
-                f"cluster.log: {here} has none of {len(needed)} staged objects that the lake lacks{there}",
+                f"cluster.log: {here} has none of {_counted(needed)} staged objects that the lake lacks{there}",
                 hint="set it to what it was until nothing of the log's folder is left, or move the objects there",
             )
         if self.follower is None:
@@ -278,14 +287,26 @@ class StagedLog:
                 self.source(name).begin(positions[name])
             return of_now
 
-    def give(self, name: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+    def give(self, name: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> bool:
         """Have a source read by another process; `is_again`: only tell who does so already what is known by now.
+
+        Returns:
+            Whether the order stands.
 
         Raises:
             StateError: The coordinator does not answer.
             SourceError: A group of the log hears it, and it is not read as that needs it.
         """
-        self.index.give(name, order, known, is_again=is_again)
+        return self.index.give(name, order, known, is_again=is_again)
+
+    def standing_order(self, name: str) -> StreamOrder | None:
+        """Return how a source is to be read by another process; None: nobody is to read it.
+
+        Raises:
+            StateError: The coordinator does not answer.
+        """
+        given = self.index.orders().get(name)
+        return None if given is None else given.order
 
     def keep_orders(self, names: Collection[str]) -> None:
         """Have no others than some sources read by another process: the rest has left the map.
@@ -343,12 +364,12 @@ class StagedLog:
 
         Raises:
             SlotLost: It is gone or damaged: its source was told long ago that it may let go.
-            SourceError: It cannot be read now, or is needed no more.
+            SourceError: It cannot be read now, or without a secret that the map lacks, or is needed no more.
         """
         place = f"{place_of(wanted.source)}: {self._store.place}/{wanted.object}"
         try:
             found = self._store.get(wanted.object, wanted.at, wanted.size)
-            return slice_format.decode(found, wanted.source, wanted.first, wanted.last)
+            return slice_format.decode(found, wanted.source, wanted.first, wanted.last, self._secrets)
         except (FileNotFoundError, SliceDamaged) as error:
             if wanted not in self.index.slices(wanted.source, wanted.last - 1, through=0, most=1):
                 # The lake has it by now, or its transaction begins again.
@@ -360,8 +381,18 @@ class StagedLog:
             why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
             hint = f"staged changes are missing, and the source has let go of them: {start_over(wanted.source)}"
             raise SlotLost(f"{place} {why}", hint=hint) from error
-        except OSError as error:
+        except SealUnknown as error:
+            raise SourceError(
+                f"{place} was sealed with another secret than the map has",
+                hint="set `pipeline.earlier_seal_secret` to the `seal_secret` of then, and start again",
+            ) from error
+        except (OSError, SliceUnknown) as error:
             raise SourceError(f"{place} cannot be read: {error}", hint="it is tried again") from error
+
+
+def _counted(needed: Collection[str]) -> str:
+    """Return how many objects are needed, of which no more were named than that."""
+    return f"{len(needed)} or more" if len(needed) == _PROVING else str(len(needed))
 
 
 __all__ = ["StagedLog"]

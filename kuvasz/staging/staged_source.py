@@ -91,7 +91,7 @@ class StagedSource:
     # Whoever hears what another process stages
 
     def follow(self, position: StagedPosition) -> bool:
-        """Take over how far another process has staged it; return whether that is further than it was.
+        """Take over how far another process has staged it; return whether that is further, or of another past.
 
         Nothing of it is in memory: all is to be fetched.
         """
@@ -108,7 +108,7 @@ class StagedSource:
             if position.number < known.number or position.lsn < known.lsn:
                 # The coordinator was set back: what is staged from now on has numbers that were heard already.
                 self.past += 1
-            return (known.lsn, known.number, known.given_up) != (position.lsn, position.number, position.given_up)
+            return _moves(known) != _moves(position)
 
     def lose(self) -> bool:
         """Take note that it is of another past by now; return whether that is news.
@@ -225,6 +225,10 @@ class StagedSource:
             first = self._kept.drop_first()
             self._dropped = first.number
             self._base_lsn = None if first.open_lsn else first.lsn
+
+
+def _moves(position: StagedPosition) -> tuple[int, ...]:
+    return position.lsn, position.number, position.given_up, position.past
 
 
 __all__ = ["StagedSource"]

@@ -19,6 +19,7 @@ from kuvasz import failpoints
 from kuvasz.backoff import Backoff
 from kuvasz.errors import InternalError, KuvaszError, StateError, StateTaken
 from kuvasz.events import Event, EventLog
+from kuvasz.seal.sealing_secrets import SealingSecrets
 from kuvasz.staging import slice_format
 from kuvasz.staging.object_name import object_names
 from kuvasz.staging.ports import ObjectStore
@@ -64,9 +65,10 @@ class LogWriter:
         object_bytes: At which one is written before that.
         on_staged: Called behind each step, in the writer's thread.
         is_alone: Nobody else begins sources anew; else what was received of one that is, is let go of.
+        secrets: What slices are sealed with; by default they are not.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the neighbours of a stage are its parameters)
         self,
         index: LogIndex,
         store: ObjectStore,
@@ -77,6 +79,7 @@ class LogWriter:
         object_bytes: int,
         on_staged: Callable[[], None],
         is_alone: bool = True,
+        secrets: SealingSecrets | None = None,
     ) -> None:
         self.turn = threading.Lock()  #: held while a step is taken: who begins a source anew takes it, too
         self.error: KuvaszError | OSError | None = None  #: why nothing is staged just now
@@ -88,6 +91,7 @@ class LogWriter:
         self._object_bytes = object_bytes
         self._on_staged = on_staged
         self._is_alone = is_alone
+        self._secrets = secrets or SealingSecrets()
         self._names = object_names(LogLease("", 0))
         self.removal = StagedRemoval(index, store)
         self.staged_at: float | None = None  #: monotonic seconds at which something was staged last
@@ -169,7 +173,7 @@ class LogWriter:
             )
             with_rows = [stretch for stretch in stretches if stretch.has_rows]
             if with_rows:
-                parts.append(slice_format.encode(source.name, with_rows))
+                parts.append(slice_format.encode(source.name, with_rows, self._secrets))
                 slices.append(_slice(source.name, with_rows, name, at, len(parts[-1])))
                 at += len(parts[-1])
         return _Object(name=name, data=b"".join(parts), slices=slices, moves=moves) if moves else None

@@ -239,6 +239,11 @@ class MemoryNumbers(StoredNumbers):
         self._kinds |= kinds
 
     @override
+    def announce(self, kind: str, before: EntryName, after: EntryName) -> None:
+        """See `StoredNumbers.announce`."""
+        self._kinds[kind] = self._kinds.get(kind, NumbersOfKind()).announced(before, after)
+
+    @override
     def rename(self, kind: str, before: EntryName, after: EntryName) -> None:
         """See `StoredNumbers.rename`."""
         self._kinds[kind] = self._kinds.get(kind, NumbersOfKind()).renamed(before, after)

@@ -305,6 +305,7 @@ class SourceRecord:
     witness: Applied = NONE  #: has to come again, for it proves that the server has what was copied
     looked_lsn: int = 0  #: up to which each table that streams is known to have missed nothing; 0: unknown
     is_staged: bool = False  #: what was confirmed is what is staged, and not what is in the lake
+    rest_xid: int = 0  #: the next transaction when the server was seen at rest, with all of it in the lake; 0: never
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Self:
@@ -318,6 +319,7 @@ class SourceRecord:
             confirmed_lsn=lsn.parse(found["confirmed"]), started_us=int(found.get("started_us", 0)),
             proved_lsn=lsn.parse(found.get("proved", "0/0")), witness=Applied(*map(int, found.get("witness", NONE))),
             looked_lsn=lsn.parse(found.get("looked", "0/0")), is_staged=bool(found.get("is_staged", False)),
+            rest_xid=int(found.get("rest_xid", 0)),
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
@@ -327,11 +329,12 @@ class SourceRecord:
             "confirmed": lsn.render(self.confirmed_lsn), "started_us": self.started_us,
             "proved": lsn.render(self.proved_lsn), "witness": list(self.witness),
             "looked": lsn.render(self.looked_lsn), "is_staged": self.is_staged,
+            "rest_xid": self.rest_xid,
         }  # fmt: skip
 
 
 class StoredRecord(Protocol):
-    """The record of one source, for who reads that source. Called on the event loop, before a source is told.
+    """The record of one source, for who reads that source. On the event loop nothing may wait for who keeps it.
 
     The confirmed LSN that the next process finds is never below what the source was told; where that is not sure, as
     after a machine lost power, it is 0. What cannot be kept raises nothing: the stream is worth more than the record.
@@ -345,10 +348,23 @@ class StoredRecord(Protocol):
         """Where it is, for people."""
 
     def update(self, standing: SourceRecord) -> None:
-        """Take a standing over: another process would find it from now on."""
+        """Take a standing over: another process would find it from now on. Blocks."""
+
+    def update_soon(self, standing: SourceRecord) -> None:
+        """Take a standing over; another process would find it in a moment, or one that came later. On the loop."""
+        self.update(standing)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether another process would find what was taken over."""
+        return True
+
+    def settle(self) -> None:
+        """Wait until another process would find what was taken over, if that can be kept now. Blocks."""
+        return
 
     def confirming(self, confirmed_lsn: int) -> None:
-        """Note an LSN that is about to be confirmed; one that lies before the last says nothing."""
+        """Note an LSN that is about to be confirmed; one that lies before the last says nothing. On the loop."""
         if confirmed_lsn > self.standing.confirmed_lsn:
             self.update(dataclasses.replace(self.standing, confirmed_lsn=confirmed_lsn))
 
@@ -478,6 +494,17 @@ class ClusterMember(Protocol):
             StateError: The coordinator does not answer.
         """
 
+    def forget(self, node: str) -> bool:
+        """Forget a node that is gone for good: what it held is anybody's, whichever map that was held by.
+
+        Returns:
+            Whether anything was known of it.
+
+        Raises:
+            ConfigError: It was heard of in time.
+            StateError: The coordinator does not answer.
+        """
+
     def leave(self) -> None:
         """Give the lease and the state folder back. Nothing raises: a lease ends by itself."""
 
@@ -551,6 +578,13 @@ class StoredNumbers(Protocol):
 
         Raises:
             StateError: They cannot be written.
+        """
+
+    def announce(self, kind: str, before: EntryName, after: EntryName) -> None:
+        """Have an entry keep its number should it come by another name; by its own: it does no more.
+
+        Raises:
+            StateError: They cannot be read, or not be written.
         """
 
     def rename(self, kind: str, before: EntryName, after: EntryName) -> None:

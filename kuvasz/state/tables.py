@@ -194,7 +194,7 @@ class TableStates:
     def spread(self, source: str) -> None:
         """Forget what was noted of all tables that are one target: each of them was added with it."""
         with self._lock:
-            known = {target for target, name in self._states if names.source_of(name) == source and name != source}
+            known = {target for target, name in self._of_source.get(source, {}) if name != source}
             for target in known:
                 self._notes.put(target, source, Note())
 
@@ -371,6 +371,12 @@ class TableStates:
                 if found is None
                 else (dataclasses.replace(found))
             )
+
+    def state(self, target: str, source: str) -> State:
+        """Return the state alone, for less than a copy of all that is known."""
+        with self._lock:
+            found = self._states.get((target, source))
+            return State.ERROR if found is None else found.state
 
     def activate(self, target: str, source: str, epoch: int, end: int | None = None) -> bool:
         """Let changes be applied that come with this epoch of the reader or a later one; returns whether they are.

@@ -36,9 +36,16 @@ class CatchingUp:
                 key, sync = (state.target, state.source, state.since), self._sources.of(state.database)
                 received = 0 if sync.reader is None else sync.reader.received_lsn
                 goals[key] = self._goals.get(key) or max(received, sync.target_lsn or 0)
-                if self._has_reached(sync, goals[key]):
+                if self._hears(state) and self._has_reached(sync, goals[key]):
                     self._states.promote(state)
         self._goals = goals
+
+    def _hears(self, state: TableState) -> bool:
+        """Whether what has come of a source came for a table that follows it, or for others alone.
+
+        One that is taken up again follows from the next connection on, before the one before has ended.
+        """
+        return self._states.is_active(state.target, state.source, self._progress.epoch(state.database))
 
     def _has_reached(self, sync: SourceSync, goal: int) -> bool:
         # Under steady load something is pending at every look, and while another table holds the source the
@@ -69,13 +76,15 @@ class CatchingUp:
     def _is_to_come(self, sync: SourceSync, state: TableState) -> bool:
         """Whether a table lacks what comes by itself.
 
-        Its error passes, what is parked of it is being applied, or the next look says what became of its file, or of
-        its partitions.
+        Its error passes, what it follows is yet to begin, what is parked of it is being applied, or the next look
+        says what became of its file, or of its partitions.
         """
         if state.state is State.ERROR:
             return state.error is not None and state.error.retry is Retry.TIMED
         if state.state is State.PAUSED:
             return False
+        if state.state is State.CATCHING_UP and not self._hears(state):
+            return True
         is_put_off = any(state.key in keys for keys in sync.tables.put_off.values())
         return is_put_off or self._lot.has(state.target, state.source)
 

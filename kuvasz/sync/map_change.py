@@ -61,8 +61,6 @@ async def take_over(
     sources.shared = sources.shared.among(len(found.mapped), found.config.pipeline)
     sources.earlier.add(found.mapped)
     is_dropping = found.config.map.drop_removed if may_drop is None else may_drop
-    if (credentials := found.credentials) is not None:
-        await _until_done((), lambda: sources.shared.lake.renew(credentials))
     first = await asyncio.to_thread(ends_before, leaving, coming)  # of thousands it takes a while
     async with asyncio.TaskGroup() as tasks:
         ends = {one.name: tasks.create_task(sources.end(one.name), name=f"end {one.name}") for one in leaving}
@@ -93,14 +91,14 @@ async def take_over(
 
 async def _leave(sources: Sources, gone: Sequence[Source], *, is_dropping: bool) -> None:
     """Let go of sources that have left the map, and have ended."""
-    sources.exchange(gone, ())
+    sources.exchange(gone, (), {})
     await asyncio.to_thread(_leave_logs, sources.shared.lot, {source.name for source in gone})
     await asyncio.gather(*(_release(sources, source, is_dropping=is_dropping) for source in gone))
 
 
 async def _hand_on(sources: Sources, gone: Sequence[Source]) -> None:
     """Let go of sources that another process is to have, and that have ended."""
-    sources.exchange(gone, (), are_released=False)
+    sources.exchange(gone, (), {}, are_released=False)
     await asyncio.to_thread(_let_go, sources, gone)
 
 
@@ -125,8 +123,13 @@ async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:
         sources: All.
         mapped: The sources to begin, as the map has them now; whatever has their rows in hand has ended.
     """
-    await _until_done(mapped, lambda: [source.url.get() for source in mapped])  # which may be in files
-    syncs = sources.exchange((), mapped)
+    servers: dict[str, str] = {}  # by urls that may be in files, which may be gone in a moment
+
+    def look() -> None:
+        servers.update((source.name, conninfo.servers(source.url.get())) for source in mapped)
+
+    await _until_done(mapped, look)
+    syncs = sources.exchange((), mapped, servers)
     await asyncio.to_thread(_leave_logs, sources.shared.lot, {source.name for source in mapped})
     await _until_done(mapped, lambda: sources.earlier.let_go(mapped))
     await asyncio.to_thread(sources.earlier.unload, mapped)

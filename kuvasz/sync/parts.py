@@ -23,6 +23,7 @@ from kuvasz.sync.tables.preparation import Preparation
 from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.tables.replays import Replays
 from kuvasz.sync.tables.source_logs import SourceLogs
+from kuvasz.sync.tables.source_upgrade import SourceUpgrade
 from kuvasz.sync.watch.ancestor_rows import AncestorRows
 from kuvasz.sync.watch.large_rows import LargeRows
 from kuvasz.sync.watch.last_looks import LastLooks
@@ -52,6 +53,7 @@ class Parts:
     replays: Replays
     rejoin: Rejoin
     watches: Watches
+    upgrade: SourceUpgrade
 
     @classmethod
     def of(cls, context: SourceContext) -> Parts:
@@ -81,14 +83,16 @@ class Parts:
         replays = Replays(
             context, logs, parking, number=watch.follow, row_limit=row_limit, activate=stream.activate
         )  # fmt: skip
+        upgrade = SourceUpgrade(context, record)
         return cls(
             record=record, commands=Commands(context, approvals), logs=logs, resets=resets, slot=slot, setup=setup,
             copies=copies, stream=stream, parking=parking, replays=replays,
             rejoin=Rejoin(context, preparation, setup, copies, parking, stream, replays, approach),
             watches=Watches(
                 context, Patrol(context, looks, watch, rewrites), partitions, publications, preparation, slot,
-                parking.moving,
+                upgrade, parking.moving,
             ),
+            upgrade=upgrade,
         )  # fmt: skip
 
 

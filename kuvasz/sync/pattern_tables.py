@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.config import names, sources
 from kuvasz.config.patterns.expansion import expanded
 from kuvasz.config.patterns.found_tables import LeftOut, SeenTable
+from kuvasz.errors import SourceTooLarge, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import mappable
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
-    from kuvasz.config.sources import Source
-    from kuvasz.model import TableName
+    from kuvasz.config.sources import Pattern, Source
     from kuvasz.state.ports import StoredFeeds
 
 _log = EventLog(__name__)
@@ -46,7 +46,7 @@ class PatternTables:
         self._lock = threading.Lock()
         self._taking = threading.RLock()  # sources are looked at side by side: what one has may be another one's
         self._seen: dict[str, tuple[SeenTable, ...]] | None = None  #: None: nobody has asked
-        self._patterns: dict[str, tuple[TableName, ...]] = {}  #: by which each source was asked in this process
+        self._patterns: dict[str, tuple[Pattern, ...]] = {}  #: by which each source was asked in this process
         self._told: set[LeftOut] = set()
         self.is_mine: Callable[[Source], bool] = lambda _: True  #: others are asked by another process
         self.version = 0  #: another one whenever something else was seen
@@ -91,9 +91,10 @@ class PatternTables:
 
         Raises:
             SourceError: The catalog cannot be read.
+            SourceTooLarge: There are too many.
             StateError: Other processes cannot be told, or nobody knows what they have seen.
         """
-        self._take({source.name: mappable.load(connection, source.patterns)})
+        self._take({source.name: _found(connection, source)})
 
     def tell(self, config: Config) -> None:
         """Say once of each table why no pattern takes it in."""
@@ -104,7 +105,7 @@ class PatternTables:
                     Event.PATTERN_LEAVES_OUT, source=one.source, table=one.table, pattern=one.pattern,
                     reason=one.why, hint=one.hint,
                 )  # fmt: skip
-        self._told |= set(left)
+        self._told = set(left)
 
     def _is_due(self, source: Source, *, is_all: bool) -> bool:
         if not self.is_mine(source):
@@ -147,9 +148,37 @@ def _asked(source: Source) -> tuple[SeenTable, ...] | None:
     """Return what a source has; None if it does not say."""
     try:
         with contextlib.closing(conninfo.connect(source.url.get())) as connection:
-            return mappable.load(connection, source.patterns)
+            return _found(connection, source)
     except Exception:  # noqa: BLE001 (whatever it is, whoever replicates it says why; all others are asked with it)
         return None
+
+
+def _found(connection: Any, source: Source) -> tuple[SeenTable, ...]:  # noqa: ANN401 (as above)
+    """Return what a source has.
+
+    Raises:
+        SourceError: The catalog cannot be read.
+        SourceTooLarge: There is too much.
+    """
+    found = mappable.load(connection, [pattern.table for pattern in source.patterns])
+    if len(found) > source.max_tables:
+        like = sum(any(pattern.means(one.table) for pattern in source.patterns) for one in found)
+        if like > source.max_tables:
+            what = f"{like:,} tables of it are like patterns of the map, and at most {source.max_tables:,} may be"
+            hint = "drop those that are not needed, `except` them, or give `max_tables` more; it is tried again"
+            raise SourceTooLarge(f"{place_of(source.name)}: {what}", hint=hint)
+    return found
+
+
+def refuse_many(connection: Any, source: Source) -> None:  # noqa: ANN401 (as above)
+    """Refuse a source that has too many tables, and take nothing over: it begins more often than it is looked at.
+
+    Raises:
+        SourceError: The catalog cannot be read.
+        SourceTooLarge: There are more than `max_tables`.
+    """
+    if source.patterns:
+        _found(connection, source)
 
 
 def _after(tables: Sequence[SeenTable], before: Sequence[SeenTable], since: int) -> tuple[SeenTable, ...]:
@@ -180,4 +209,4 @@ def _rendered(tables: Sequence[SeenTable]) -> list[tuple[str, bool, int]]:
     return [(names.render_table(one.table), one.has_key, one.since) for one in tables]
 
 
-__all__ = ["PatternTables"]
+__all__ = ["PatternTables", "refuse_many"]

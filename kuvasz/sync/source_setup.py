@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from kuvasz import lsn
 from kuvasz.config.model import Origin
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import KuvaszError, OtherRule, Retry, SourceError, SourceRefused, place_of
@@ -21,6 +20,7 @@ from kuvasz.source.catalog import introspect, look, sizes
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.source.check.server_check import OLDEST_ORIGIN_VERSION, OLDEST_STAGED_VERSION
 from kuvasz.state.tables import State
+from kuvasz.sync import pattern_tables
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
@@ -35,6 +35,9 @@ from kuvasz.sync.watch.schema_watch import publications_of
 
 #: Targets of a source that are loaded one after another; of more so many at a time: they wait for catalog and store.
 _FEW = _LOADED_AT_A_TIME = 8
+
+#: For how long others that begin take what was seen of a lake table.
+_SHARED_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,7 @@ class SourceSetup:
         ):
             facts = introspect.server(connection)
             self._check_server(connection, facts)
+            pattern_tables.refuse_many(connection, self._context.source)
             self._attach_all()  # what they follow is no member, whatever its name is
             self._members.refresh(connection)
             for spec in self._source_tables.source.tables:
@@ -122,7 +126,7 @@ class SourceSetup:
                 for spec in self._source_tables.source.tables:
                     self._source_tables.resync(spec, is_due=True)
             # Before anything of the tables is looked at: another source's columns must not be taken for these.
-            has_slot = self._slot.check(connection, facts)
+            has_slot = self._slot.check(connection, facts, is_once=is_once)
             self._looks.distrust()  # another server may answer
             self._resets.is_replaced |= self._slot.is_replaced
             self._resets.strangers = self._slot.stale
@@ -142,17 +146,18 @@ class SourceSetup:
             self._members.forget_gone()
             if is_once:
                 self._size(connection, prepared)
+                only = self._slot.create(connection, facts, temporary=True)
                 return Start(
-                    tables=tuple(prepared), snapshot=self._slot.create(facts, temporary=True), publications=(),
-                    is_waiting=False, system_id=str(facts.system_identifier),
+                    tables=tuple(prepared), snapshot=only, publications=(), is_waiting=False,
+                    system_id=str(facts.system_identifier),
                 )  # fmt: skip
             with self._publications.turn:
                 partial = self._publications.fit(connection, self._source_tables.usable(), specs)
                 prepared = self._without_refused(prepared)
             self._size(connection, prepared)
             # After the publications: they must be there at the slot's first LSN.
-            taken = None if has_slot else self._slot.create(facts)
-            is_named = bool(partial) and self._publications.may_name_inserts(connection, taken)
+            taken = None if has_slot else self._slot.create(connection, facts)
+            is_named = bool(partial) and self._publications.may_name_inserts(connection, taken, prepared)
             streamed = [(spec, table) for spec, table in prepared if is_named or not keyless.has_only_inserts(table)]
             named = [self._publications.inserts_name] if is_named else []
             return Start(
@@ -182,8 +187,7 @@ class SourceSetup:
                 hint="upgrade the server, or leave `origin: none` out",
             )
         if self.target_lsn is None:
-            (row,) = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
-            self.target_lsn = lsn.parse(row[0])
+            self.target_lsn = look.end_to_send(connection) if facts.wal_end is None else facts.wal_end
 
     def _attach_all(self) -> None:
         """Have the lake load the targets of all tables, as far as they are there."""
@@ -212,7 +216,8 @@ class SourceSetup:
         self._context.caveats.tell(found)
         usable = [(spec, table) for spec in tables if (table := self._preparation.usable(spec, found)) is not None]
         self._source_tables.tables = {spec.key: table for spec, table in usable}
-        since = time.monotonic()
+        # Sources that begin for the first time share what was seen of a table a moment ago: thousands begin at once.
+        since = time.monotonic() - (0.0 if self._context.lifetime.has_started else _SHARED_S)
         prepared = [(spec, table) for spec, table in usable if self._preparation.prepare(spec, table, seen_at, since)]
         self._looks.begin(prepared, seen_at)
         return usable, prepared

@@ -11,6 +11,7 @@ are begun and ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -29,10 +30,10 @@ from kuvasz.errors import (
     ours_in,
 )
 from kuvasz.events import Event, EventLog
-from kuvasz.own_thread import in_thread
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
 from kuvasz.sync.commands import Commands
+from kuvasz.sync.context.lifetime import finished
 from kuvasz.sync.context.shared import Shared
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.first_copies import FirstCopies
@@ -41,27 +42,37 @@ from kuvasz.sync.source_setup import Start
 
 _log = EventLog(__name__)
 
+#: The longest that a source is left alone whose stream is lost as soon as its tables are copied.
+_LONGEST_S = 3600.0
+
 #: Between looks at what a person wants while a source waits for that.
 _WAIT_S = 0.2
+
+#: Between looks at another cluster meanwhile: sessions of others may have kept it from being gone on with.
+_LOOK_AGAIN_S = 30.0
 
 
 class SourceSync:
     """Keeps one source replicated until `stop`.
 
+    Large because whatever ends one attempt is told from the others here, and followed by what begins the next.
+
     Args:
         source: From the map.
         shared: What all sources share.
+        servers: Where it is, if somebody has looked already.
         is_late: Others run already: an option of the map that does not fit stops its table, not all of kuvasz.
     """
 
-    def __init__(self, source: Source, shared: Shared, *, is_late: bool = False) -> None:
+    def __init__(self, source: Source, shared: Shared, servers: str | None = None, *, is_late: bool = False) -> None:
         self.is_late = is_late
         self.error: KuvaszError | None = None  #: why it does not stream now
         self.retry_at: float | None = None  #: monotonic seconds of the next attempt, while it waits for that
         self.is_done = False  #: its tables are copied once, and that was all
         self.is_lost = False  #: its stream cannot be continued, and it waits for a person
         self._is_starting_over = False
-        self._context = SourceContext.of(source, shared)
+        self._streams_since: float | None = None  #: monotonic seconds; None: it has not begun to this time
+        self._context = SourceContext.of(source, shared, servers)
         self._lifetime = self._context.lifetime
         self._lifetime.has_started = is_late
         self.tables = self._context.source_tables  #: which there are, and how each stands
@@ -115,23 +126,26 @@ class SourceSync:
         try:
             await self._replicate()
         finally:
-            self._parts.record.close()
+            await finished(self._parts.record.close)
 
     async def _replicate(self) -> None:
-        backoff = Backoff()
+        backoff, losses = Backoff(), _SlotBackoff()
         while not self._lifetime.is_ending:
-            begin = time.monotonic()
+            begin, is_anew = time.monotonic(), self._is_starting_over
+            self._streams_since = None
             try:
                 await self._once()
             except (Exception, BaseExceptionGroup) as caught:
                 error = ours_in(caught, ConfigError, SlotLost) or await self._unforeseen(caught)
-                self.error = error
                 self._context.current.reader = None
+                if isinstance(error, SlotLost):
+                    found = await self._settled(error, losses.wait_s(begin, self._streams_since, is_anew=is_anew))
+                    if found is None:
+                        continue
+                    error = found
+                self.error = error
                 if isinstance(error, ConfigError):
                     raise error from caught
-                if isinstance(error, SlotLost):
-                    await self._lost(error)
-                    continue
                 if not self._lifetime.is_ending:  # a copy that is given up for a stop has not failed
                     _log.tell(Event.SOURCE_FAILED, source=self.source.name, error=str(error))
             if time.monotonic() - begin > LAST_S:
@@ -157,17 +171,63 @@ class SourceSync:
             error = (others or error).exceptions[0]
         return mistake_at(self.source.name, error)
 
-    async def _lost(self, error: SlotLost) -> None:
-        """Have everything copied again, if the map or a person says so; without a word, wait."""
-        if self.source.on_slot_lost is not OnSlotLost.STOP or self._is_resync_wanted():
+    async def _settled(self, error: SlotLost, wait_s: float) -> KuvaszError | None:
+        """Come over a stream that is lost; returns why it is not known yet how.
+
+        Until then it has not failed: who sees an error of all sources that stays ends kuvasz.
+
+        Args:
+            error: Why it is lost.
+            wait_s: See `_lost`.
+        """
+        if isinstance(error, SourceReplaced) and not self._lifetime.is_ending:
+            try:
+                if await self._context.ask(self._parts.upgrade.take_over):
+                    self.error = None
+                    return None
+            except KuvaszError as caught:
+                return caught
+        self.error = error
+        await self._lost(error, wait_s)
+        return None
+
+    async def _is_taken_over(self) -> bool:
+        """Whether another cluster is gone on with by now."""
+        with contextlib.suppress(KuvaszError):  # it is looked at again
+            if await self._context.ask(self._parts.upgrade.take_over):
+                self.error = None
+                return True
+        return False
+
+    async def _lost(self, error: SlotLost, wait_s: float) -> None:
+        """Have everything copied again, if the map or a person says so; without a word, wait.
+
+        Args:
+            error: Why its stream is lost.
+            wait_s: How long its server is spared first, because it was lost all through its copies.
+        """
+        if self.source.on_slot_lost is not OnSlotLost.STOP and wait_s:
+            error = _lost_again(error)
+            self.error = error if self._lifetime.has_started else None  # one before the first start has no hope
+            _log.tell(Event.SLOT_LOST_AGAIN, source=self.source.name, error=str(error), wait_s=round(wait_s, 1))
+            self.retry_at = time.monotonic() + wait_s
+            await self._lifetime.sleep(wait_s)
+            self.retry_at = None
+        elif self.source.on_slot_lost is not OnSlotLost.STOP or self._is_resync_wanted():
             is_repair = self.source.on_slot_lost is OnSlotLost.REPAIR
             event = Event.SLOT_LOST_REPAIRED if is_repair else Event.SLOT_LOST
             _log.tell(event, source=self.source.name, error=str(error))
         else:
             _log.tell(Event.SOURCE_STOPPED, source=self.source.name, error=str(error))
             self.is_lost = True
+            looked_at = time.monotonic()
             while not self._lifetime.is_ending and not self._is_resync_wanted():
                 await self._lifetime.sleep(_WAIT_S)
+                if isinstance(error, SourceReplaced) and time.monotonic() - looked_at > _LOOK_AGAIN_S:
+                    if await self._is_taken_over():
+                        self.is_lost = False
+                        return
+                    looked_at = time.monotonic()
             self.is_lost = self._lifetime.is_ending
         if self._lifetime.is_ending:
             return
@@ -198,7 +258,7 @@ class SourceSync:
     async def seen_off(self) -> None:
         """Return when nothing of it is left that may still touch its source, after it has ended."""
         await self._lifetime.seen_off()
-        self._parts.record.close()  # which one of its threads may have opened again
+        await finished(self._parts.record.close)  # which one of its threads may have opened again
 
     async def _once(self) -> None:
         await self._parts.stream.leave()
@@ -259,12 +319,11 @@ class SourceSync:
     async def _follow(self, start: Start, new: Sequence[SourceTableSpec]) -> None:
         """Stream, and do beside it what tables need, until the stream ends."""
         parts, slot = self._parts, self._parts.slot.name
-        # A file or a command may have to be asked, but not the server: nobody waits for a turn with that.
-        url = await asyncio.wrap_future(in_thread(self._context.url))
-        reader = parts.stream.open(start.publications, start.system_id, url)
+        reader = parts.stream.open(start.publications, start.system_id)
         if self._lifetime.is_ending:
             return
         await reader.arrange()
+        self._streams_since = time.monotonic()
         parts.rejoin.begin(new)
         async with asyncio.TaskGroup() as tasks:
             beside = [
@@ -282,6 +341,37 @@ class SourceSync:
                 parts.stream.close(reader)
                 for task in beside:
                     task.cancel()
+
+
+class _SlotBackoff:
+    """Streams that were lost before they had begun: each copy of all tables was for nothing, and costs the server."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(last_s=_LONGEST_S)
+
+    def wait_s(self, begin: float, streams_since: float | None, *, is_anew: bool) -> float:
+        """Return how long to leave the server alone after a loss: at least as long as it was read for nothing.
+
+        Args:
+            begin: When the source was begun that has lost its stream now, in monotonic seconds.
+            streams_since: When its stream began then.
+            is_anew: Whether it was begun because it had lost the stream before.
+        """
+        now = time.monotonic()
+        if not is_anew or (streams_since is not None and now - streams_since > LAST_S):
+            self._backoff.reset()
+            return 0.0
+        return max(self._backoff.next_s(), min(now - begin, _LONGEST_S))
+
+
+def _lost_again(error: SlotLost) -> SlotLost:
+    if isinstance(error, SourceReplaced):
+        return error
+    return SlotLost(
+        f"{error.message}; that was so as soon as its tables were copied, too",
+        hint="the server keeps less WAL than comes while tables are copied: give max_slot_wal_keep_size (or"
+        " idle_replication_slot_timeout) more, or have less copied at a time; it is tried again",
+    )
 
 
 __all__ = ["SourceSync"]

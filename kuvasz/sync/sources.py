@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from kuvasz.config import names
@@ -111,7 +111,12 @@ class Sources:
             await shared.settle(target)
 
     def exchange(
-        self, gone: Iterable[Source], mapped: Sequence[Source], *, are_released: bool = True
+        self,
+        gone: Iterable[Source],
+        mapped: Sequence[Source],
+        servers: Mapping[str, str],
+        *,
+        are_released: bool = True,
     ) -> list[SourceSync]:
         """Let go of sources that have ended, and return what will keep others replicated, each as at a start.
 
@@ -120,6 +125,7 @@ class Sources:
         Args:
             gone: The sources that left the map: what they have of ours is there still.
             mapped: The sources that are new, or replace those of their names.
+            servers: Where each of these is, ``host:port``.
             are_released: Whether the sources that are gone are nobody's from now on.
         """
         shared, made = self.shared, {source.name: source for source in mapped}
@@ -132,7 +138,7 @@ class Sources:
             self._by_name.pop(name, None)
         before = (one for one in self.released if one.name not in made)
         self.released = (*before, *(left.values() if are_released else ()))
-        syncs = {name: SourceSync(source, shared, is_late=True) for name, source in made.items()}
+        syncs = {name: SourceSync(source, shared, servers[name], is_late=True) for name, source in made.items()}
         self._by_name |= syncs
         places = {source.name: place for place, source in enumerate(self.mapped)}
         self.all = tuple(

@@ -129,14 +129,14 @@ class Stream:
             self._context.requests.send_later(spec)
         return states.is_streaming(target, name)
 
-    def open(self, publications: Sequence[str], system_id: str, url: str) -> Reader:
+    def open(self, publications: Sequence[str], system_id: str) -> Reader:
         """Return the reader of the next connection; it does not read yet."""
         shared = self._shared
         types = TypeCatalog(self._context.url)
         reader = Reader(
             Upstream(
                 source=self._context.source.name,
-                conninfo=conninfo.replication_conninfo(url),
+                conninfo=lambda: conninfo.replication_conninfo(self._context.url()),
                 slot=self._slot.name,
                 publications=publications,
                 system_id=system_id,

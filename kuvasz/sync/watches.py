@@ -16,6 +16,7 @@ from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.source_setup import Start
 from kuvasz.sync.tables.preparation import Preparation
+from kuvasz.sync.tables.source_upgrade import SourceUpgrade
 from kuvasz.sync.watch.partition_watch import PartitionWatch
 from kuvasz.sync.watch.patrol import Patrol
 from kuvasz.sync.watch.standstill import Standstill
@@ -31,7 +32,8 @@ _PARTITIONS_S = 5.0
 #: Until the next such look while a table has another file that the stream does not explain: its rows may be wrong.
 _SOON_S = 1.0
 
-#: Between two looks at what the stream does not tell: a table that was dropped, or that lost or got its key.
+#: Between two looks at what the stream does not tell: a table that was dropped, or that lost or got its key. Of many
+#: sources it is longer, see `SourceThreads.turn_to_look`.
 PATROL_S = 30.0
 
 
@@ -45,6 +47,7 @@ class Watches:
         publications: What is published.
         preparation: Knows which tables cannot be replicated.
         slot: Remembers how far all was well.
+        upgrade: Remembers the server at rest.
         moving: Held while tables are taken out of the stream or brought back.
     """
 
@@ -56,18 +59,19 @@ class Watches:
         publications: Publications,
         preparation: Preparation,
         slot: Slot,
+        upgrade: SourceUpgrade,
         moving: asyncio.Lock,
     ) -> None:
         self._context = context
         self._source = context.source.name
         self._source_tables = context.source_tables
         self._lifetime = context.lifetime
-        self._requests = context.requests
         self._patrol = patrol
         self._partitions = partitions
         self._publications = publications
         self._preparation = preparation
         self._slot = slot
+        self._upgrade = upgrade
         self._moving = moving
         self._standstill = Standstill(context.current)
 
@@ -75,9 +79,12 @@ class Watches:
         """Look now and then at whatever a copy depends on."""
         while not self._lifetime.is_ending:
             is_urgent = self._is_file_in_doubt()
+            self._upgrade.note_rest()
             await self._lifetime.sleep(min(PATROL_S, _SOON_S) if is_urgent else PATROL_S)
             if not is_urgent and self._are_all_streaming() and await self._standstill.lasts():
                 continue
+            if not is_urgent:
+                await self._context.shared.threads.turn_to_look()
             self._standstill.begin()
             try:
                 falls = self._source_tables.gap_starts.falls
@@ -86,6 +93,8 @@ class Watches:
                 if self._patrol.bare:
                     async with self._moving:  # nobody else makes the publications fit meanwhile
                         await self._context.ask(self._withdraw_bare)
+            except SourceTooLarge:  # the source waits, rather than go on without them
+                raise
             except KuvaszError as error:  # the stream itself will tell, if it lasts
                 _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
 
@@ -103,8 +112,10 @@ class Watches:
         """Look at everything in one session; returns whether no table was away or missed changes. In a thread."""
         is_whole = not self._publications.are_any_away()
         with contextlib.closing(conninfo.connect(self._context.url())) as connection:
+            self._upgrade.look(connection)
             for key in self._patrol.look(connection, lambda spec: spec.key in self._preparation.unfit):
-                self._requests.send(key)  # at once: what was seen is not told twice, and the next look may fail
+                # At once: what was seen is not told twice, and the next look may fail.
+                self._context.requests.send(key)
             self._look_for_tables(connection)
             return self._publications.patrol(connection) and is_whole
 
@@ -116,7 +127,8 @@ class Watches:
     def _withdraw_bare(self) -> None:
         """Publish no UPDATEs of paused tables that would fail: who waits is a person, and not the application."""
         source_tables = self._source_tables
-        bare = {key for key in self._patrol.bare if source_tables.is_paused(source_tables.spec(key))}
+        seen = source_tables.known(tuple(self._patrol.bare))  # a member may have gone since
+        bare = {spec.key for spec in seen if source_tables.is_paused(spec)}
         with contextlib.closing(conninfo.connect(self._context.url())) as connection, self._publications.turn:
             left = [(spec, table) for spec, table in source_tables.usable() if spec.key not in bare]
             self._publications.fit(connection, left, [])
@@ -129,6 +141,7 @@ class Watches:
         at_lsn = self._patrol.proved_lsn if in_partitions is None else min(self._patrol.proved_lsn, in_partitions)
         if at_lsn and falls == self._source_tables.gap_starts.falls:
             self._slot.looked(at_lsn)
+            self._upgrade.found_whole()
             self._standstill.found(self._patrol.seen_lsn)
 
     async def partitions(self) -> None:

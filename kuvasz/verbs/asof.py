@@ -159,7 +159,8 @@ def _conditions(table_type: TableType, moment: Moment) -> list[_Condition]:
     """Return which rows of a history count: one column, operator and time each; none: all rows of a table count."""
     if table_type is not TableType.HISTORY:
         return []
-    if moment.through is None:  # the snapshot is of that moment: its open versions are the rows
+    # The snapshot is of that moment, or the time is behind all versions: the open ones are the rows.
+    if moment.through is None or moment.through >= _FOREVER.timestamp():
         return [(system_columns.END, "=", _FOREVER)]
     at = datetime.datetime.fromtimestamp(moment.through, datetime.UTC)
     return [(system_columns.START, "<=", at), (system_columns.END, ">", at)]

@@ -22,7 +22,9 @@ from kuvasz.errors import (
     SchemaError,
     SlotLost,
     SourceError,
+    SourceRefused,
     SourceReplaced,
+    SourceTooLarge,
     mend_of,
 )
 from kuvasz.lake.format import layout, schema
@@ -36,11 +38,13 @@ from kuvasz.source.check.server_room import check_server
 from kuvasz.source.check.standby_check import check_standby
 from kuvasz.state.ports import SourceRecord
 from kuvasz.state.store import state_of
-from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless, members
+from kuvasz.sync import pattern_tables
+from kuvasz.sync.rules import caveats, eligibility, identity, keyless, members
+from kuvasz.sync.rules.left_out import column_lists
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.sync.watch import renames
-from kuvasz.verbs import lakeview, text
+from kuvasz.verbs import lakeview, text, unsealed
 from kuvasz.verbs.cluster import coordinator, log_store, own_tables
 
 if TYPE_CHECKING:
@@ -108,6 +112,7 @@ def findings(config: Config, place_of: PlaceOf = nowhere) -> list[Finding]:
         servers = pool.map(lambda one: check_server(*one), _servers(sources))
         return [
             *of_machine(config),
+            *unsealed.findings(config),
             *lake.result(),
             *(one for found in servers for one in found),
             *(one for found in pool.map(known.source, sources) for one in found),
@@ -119,7 +124,8 @@ def _of_reader(config: Config) -> list[Finding]:
     """Return what a process needs that only reads: neither Java nor a catalog, and of sources their streams."""
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
         log, found = pool.submit(_prove, _LAKE, _LOG, config), pool.map(_stream_of, config_sources.resolve(config))
-        return [_prove(_MACHINE, _COORDINATOR, config), log.result(), *(one for some in found for one in some)]
+        machine = [_prove(_MACHINE, _COORDINATOR, config), *unsealed.findings(config)]
+        return [*machine, log.result(), *(one for some in found for one in some)]
 
 
 def _stream_of(source: Source) -> list[Finding]:
@@ -278,7 +284,7 @@ def _beside_lake(
     if (lost := without_slot(source, slot, is_known=True) or gap) is None:
         return []
     finding = _failed(source.object_name, _STREAM, "a slot that goes on from the lake's rows", lost)
-    if source.on_slot_lost is OnSlotLost.STOP:
+    if source.on_slot_lost is OnSlotLost.STOP or isinstance(lost, SourceRefused):
         return [finding]
     told = f"`on_slot_lost: {source.on_slot_lost}` does it by itself"
     return [dataclasses.replace(finding, severity=Severity.ADVICE, fix=told)]
@@ -302,7 +308,7 @@ def _gap(
         slot_name=name, slot=slot, started_us=facts.started_us,
     )  # fmt: skip
     error = continuity.lost(source.name, standing, applied_lsn, server, "" if noted is None else noted.place)
-    if error is None and publication.load(connection, name) is None:
+    if error is None and not publication.exists(connection, name):
         return continuity.without_publication(source.name, name, standing, applied_lsn)
     return error
 
@@ -324,6 +330,7 @@ def _source(config: Config, source: Source, place_of: PlaceOf, alone: Collection
                 wanted=_wanted(config, source),
             ),
             *_standby(config, source, tables),
+            *_many(source),
             *(_without_members(source, spec) for spec in empty),
             *_map(source, place_of, alone),
             *(
@@ -336,6 +343,20 @@ def _source(config: Config, source: Source, place_of: PlaceOf, alone: Collection
         return [_failed(source.object_name, "url", "a url", error)]
 
 
+def _many(source: Source) -> list[Finding]:
+    """Return that a source has more tables than its patterns may take in, if it has."""
+    if not source.patterns:
+        return []
+    try:
+        with conninfo.asked(source.url.get(), errors.place_of(source.name)) as connection:
+            pattern_tables.refuse_many(connection, source)
+    except SourceTooLarge as error:
+        return [_failed(source.object_name, "pattern", f"{source.max_tables:,} tables", error)]
+    except SourceError:  # the check of the source says so
+        pass
+    return []
+
+
 def _standby(config: Config, source: Source, tables: Sequence[TableName]) -> list[Finding]:
     url = source.url.get()
     if (standby := config.copy_limits(conninfo.servers(url)).copied_from) is None:
@@ -344,7 +365,10 @@ def _standby(config: Config, source: Source, tables: Sequence[TableName]) -> lis
 
 
 def _wanted(config: Config, source: Source) -> StreamOptions:
-    return StreamOptions(is_staged=config.cluster.log is not None, is_own_alone=source.origin is Origin.NONE)
+    return StreamOptions(
+        is_staged=config.cluster.log is not None, is_own_alone=source.origin is Origin.NONE,
+        is_heard=config.cluster.group is not None,
+    )  # fmt: skip
 
 
 def _map(source: Source, place_of: PlaceOf, alone: Collection[str]) -> list[Finding]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Source
 
+#: The outcome where there is nothing to be dropped.
+NOT_THERE = "was not there"
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -81,7 +84,7 @@ def clean(source: Source) -> list[Step]:
                 return [slot]
             first = _drop(source.name, "publication", name, lambda: publication.drop(connection, name))
             more = inserts.object_name(name)
-            if publication.load(connection, more) is None:
+            if not publication.exists(connection, more):
                 return [slot, first]
             return [slot, first, _drop(source.name, "publication", more, lambda: publication.drop(connection, more))]
     except KuvaszError as error:
@@ -90,7 +93,7 @@ def clean(source: Source) -> list[Step]:
 
 def _drop(source: str, what: str, name: str, drop: Callable[[], bool]) -> Step:
     try:
-        outcome = "dropped" if drop() else "was not there"
+        outcome = "dropped" if drop() else NOT_THERE
     except KuvaszError as error:
         return _left(source, what, name, error)
     return Step(source=source, what=what, name=name, outcome=outcome)

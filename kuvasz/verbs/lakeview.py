@@ -1,25 +1,19 @@
 """The lake as a reader sees it, without Spark and without changing anything: for `kuvasz plan` and `kuvasz check`.
 
-The catalog is opened by PyIceberg, from the same options that Spark gets. The Iceberg spec knows the catalogs'
-properties by the same names in Java and Python, except those of a jdbc catalog.
+The catalog of a folder is read as it lies there, every other one by PyIceberg, which is loaded for that alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-import urllib.parse
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
-
-from kuvasz.config.model import CatalogType, LakeConfig
+from kuvasz.config.model import LakeConfig
 from kuvasz.errors import LakeError
 from kuvasz.evolve import column_notes
 from kuvasz.evolve.known import SourceColumns
@@ -28,23 +22,16 @@ from kuvasz.lake.format import rule, source_positions, table_identity
 from kuvasz.lake.iceberg import conditions
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.state.store import state_of
+from kuvasz.verbs.catalogs.sqlite_catalog import SqliteCatalog, Unusual
+from kuvasz.verbs.catalogs.table_facts import TableFacts, of_table
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
     from kuvasz.config.model import Config
 
 _HINT = "check `lake.uri`, `lake.properties` and the permissions"
-_JDBC_POSTGRES = "jdbc:postgresql://"
-
-#: SQLSTATE of a table that is not there (manual, appendix A).
-_UNDEFINED_TABLE = "42P01"
-
-#: From PostgreSQL 15 on nobody but its owner may make tables in `public` (release notes).
-_MAY_CREATE = (
-    "SELECT quote_ident(current_user), quote_ident(current_schema()),"
-    " has_schema_privilege(current_schema(), 'CREATE')"
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +66,19 @@ class LakeView:
 
     def __init__(self, config: Config) -> None:
         self._config = config.lake
-        self._catalog: Catalog | None = None
-        file = config.lake.sqlite_file
+        self._file = _file_of(config.lake)
         # SQLite would make the file by being asked for it.
-        if file is None or file.is_file():
-            self._catalog = _open(config.lake)
+        self._is_to_be_made = config.lake.sqlite_file is not None and self._file is None
+        if self._file is not None:
+            _has_tables(self._file)  # says what is wrong with it
+        elif not self._is_to_be_made:
+            _ = self._catalog
+
+    @functools.cached_property
+    def _catalog(self) -> Catalog:
+        from kuvasz.verbs.catalogs import pyiceberg_catalog
+
+        return pyiceberg_catalog.opened(self._config)
 
     def table(self, name: str) -> LakeTableView | None:
         """Return a table, None if there is none.
@@ -91,8 +86,8 @@ class LakeView:
         Raises:
             LakeError: The catalog does not answer, or what kuvasz noted in the table is damaged.
         """
-        found = self.load(name)
-        return None if found is None else seen(found, name)
+        found = self._facts(name)
+        return None if found is None else _seen(found, name)
 
     def lineage(self, name: str) -> LineageView | None:
         """Return a table with its snapshots, None if there is none.
@@ -100,17 +95,17 @@ class LakeView:
         Raises:
             LakeError: The catalog does not answer, or what kuvasz noted in the table is damaged.
         """
-        found = self.load(name)
+        found = self._facts(name)
         if found is None:
             return None
         positions, kind = source_positions.parse(found.properties, name), table_identity.made_as(found.properties)
-        snapshots = snapshots_of(found, name)
+        snapshots = _snapshots_of(found, name)
         if kind is TableType.HISTORY:  # what it was before has no versions
             snapshots.pop(table_identity.last_of_another_type(found.properties) or 0, None)
         return LineageView(
-            lineage=lineage_of(snapshots, head_of(found), positions),
+            lineage=lineage_of(snapshots, _head_of(found), positions),
             type=kind,
-            metadata_location=found.metadata_location,
+            metadata_location=found.location,
         )
 
     def load(self, name: str) -> Table | None:
@@ -119,22 +114,47 @@ class LakeView:
         Raises:
             LakeError: The catalog does not answer.
         """
-        if self._catalog is None:
+        if self._is_to_be_made:
             return None
-        try:
-            return self._catalog.load_table(name)
-        except (NoSuchTableError, NoSuchNamespaceError):
+        from kuvasz.verbs.catalogs import pyiceberg_catalog
+
+        return pyiceberg_catalog.load(self._catalog, name)
+
+    def _facts(self, name: str) -> TableFacts | None:
+        if self._is_to_be_made:
             return None
-        except Exception as error:
-            if _is_to_be_made(error):
-                return None
-            raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
+        if self._file is not None:
+            try:
+                return self._file.table(name)
+            except sqlite3.Error as error:
+                raise LakeError(f"the catalog cannot be read: {error}", hint=_HINT) from error
+            except Unusual:  # PyIceberg knows, or says what is wrong with it
+                pass
+        found = self.load(name)
+        return None if found is None else of_table(found)
+
+
+def _file_of(lake: LakeConfig) -> SqliteCatalog | None:
+    """Return the catalog of a folder; None if it is another kind of catalog, or is not there."""
+    file = lake.sqlite_file
+    return None if file is None or not file.is_file() else SqliteCatalog(file, lake.name, lake.properties)
+
+
+def _has_tables(file: SqliteCatalog) -> bool:
+    try:
+        return file.has_tables()
+    except sqlite3.Error as error:
+        raise LakeError(f"the catalog cannot be opened: {error}", hint=_HINT) from error
 
 
 def head_of(found: Table) -> int | None:
     """Return the newest snapshot of the branch that is written; of main, as long as there is no such branch."""
-    branch = found.metadata.refs.get(found.properties.get(table_identity.BRANCH_PROPERTY, table_identity.MAIN))
-    return found.metadata.current_snapshot_id if branch is None else branch.snapshot_id
+    return _head_of(of_table(found))
+
+
+def _head_of(found: TableFacts) -> int | None:
+    branch = found.properties.get(table_identity.BRANCH_PROPERTY, table_identity.MAIN)
+    return found.branches.get(branch, found.current_id)
 
 
 def snapshots_of(found: Table, name: str) -> dict[int, LakeSnapshot]:
@@ -143,16 +163,17 @@ def snapshots_of(found: Table, name: str) -> dict[int, LakeSnapshot]:
     Raises:
         LakeError: What kuvasz noted in one is damaged.
     """
-    told = {
-        one.snapshot_id: one.summary.additional_properties if one.summary else {} for one in found.metadata.snapshots
-    }
+    return _snapshots_of(of_table(found), name)
+
+
+def _snapshots_of(found: TableFacts, name: str) -> dict[int, LakeSnapshot]:
     return {
-        one.snapshot_id: LakeSnapshot(
-            id=one.snapshot_id, parent_id=one.parent_snapshot_id, at_ms=one.timestamp_ms,
-            positions=source_positions.parse(told[one.snapshot_id], name),
-            newest_us=source_positions.parse_newest(told[one.snapshot_id]),
+        one.id: LakeSnapshot(
+            id=one.id, parent_id=one.parent_id, at_ms=one.at_ms,
+            positions=source_positions.parse(one.summary, name),
+            newest_us=source_positions.parse_newest(one.summary),
         )
-        for one in found.metadata.snapshots
+        for one in found.snapshots
     }  # fmt: skip
 
 
@@ -162,9 +183,13 @@ def seen(found: Table, name: str) -> LakeTableView:
     Raises:
         LakeError: What it noted in the table is damaged.
     """
+    return _seen(of_table(found), name)
+
+
+def _seen(found: TableFacts, name: str) -> LakeTableView:
     known = column_notes.parse(found.properties, name)
     return LakeTableView(
-        columns={field.name: str(field.field_type) for field in found.schema().fields},
+        columns=found.columns,
         known=known,
         positions=source_positions.parse(found.properties, name),
         rules={
@@ -174,7 +199,7 @@ def seen(found: Table, name: str) -> LakeTableView:
         },
         oids={source: one.oid for source, one in known.items()},
         made=found.properties,
-        is_empty=head_of(found) is None,
+        is_empty=_head_of(found) is None,
     )
 
 
@@ -209,45 +234,11 @@ def prove_catalog(config: Config) -> str:
     if lake.sqlite_file is not None and not lake.sqlite_file.exists():
         prove_folder(lake.sqlite_file.parent, "the catalog's file cannot be made")
         return "to be made"
-    catalog = _open(lake)
-    try:
-        catalog.list_namespaces()
-    except Exception as error:
-        if _is_to_be_made(error):
-            _prove_schema(catalog)
-            return "to be made"
-        raise LakeError(f"the catalog cannot be read: {_told(error)}", hint=_HINT) from error
-    return "an answer"
+    if (file := _file_of(lake)) is not None:
+        return "an answer" if _has_tables(file) else "to be made"
+    from kuvasz.verbs.catalogs import pyiceberg_catalog
 
-
-def _is_to_be_made(error: Exception) -> bool:
-    """Return whether a jdbc catalog has no tables yet: a start makes them."""
-    if not isinstance(error, DBAPIError):
-        return False
-    return getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE or "no such table" in str(error.orig)
-
-
-def _told(error: Exception) -> str:
-    """Return what a catalog says, without SQLAlchemy's statement and links."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return (str(cause).splitlines() or [type(cause).__name__])[0]
-
-
-def _prove_schema(catalog: Catalog) -> None:
-    """Find out whether a catalog's tables may be made where its connections make them.
-
-    Raises:
-        LakeError: They may not.
-    """
-    if not isinstance(catalog, SqlCatalog) or catalog.engine.dialect.name != "postgresql":
-        return
-    with catalog.engine.connect() as connection:
-        user, schema, may_create = connection.execute(text(_MAY_CREATE)).one()
-    if not may_create:
-        raise LakeError(
-            f"the catalog cannot be made: {user} has no CREATE on schema {schema}",
-            hint=f"at the catalog's database: GRANT CREATE ON SCHEMA {schema} TO {user};",
-        )
+    return pyiceberg_catalog.prove(pyiceberg_catalog.opened(lake))
 
 
 def prove_warehouse(config: Config) -> str:
@@ -276,34 +267,3 @@ def prove_folder(folder: Path, what: str) -> None:
         folder = folder.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         raise LakeError(f"{what}: {folder} is not writable", hint="choose another place, or let kuvasz write there")
-
-
-def _open(lake: LakeConfig) -> Catalog:
-    try:
-        return load_catalog(lake.name, **catalog_properties(lake))
-    except Exception as error:
-        raise LakeError(f"the catalog cannot be opened: {_told(error)}", hint=_HINT) from error
-
-
-def catalog_properties(lake: LakeConfig) -> dict[str, str]:
-    """Return the options of a catalog as PyIceberg takes them."""
-    given = lake.properties
-    properties = {"type": str(lake.type), "uri": lake.catalog_uri, "warehouse": lake.warehouse_location, **given}
-    if lake.type is CatalogType.JDBC:
-        # To open a catalog must not make its tables.
-        properties |= {"type": "sql", "uri": _sql_uri(lake, given), "init_catalog_tables": "false"}
-    return properties
-
-
-def _sql_uri(lake: LakeConfig, properties: Mapping[str, str]) -> str:
-    if lake.sqlite_file is not None:
-        return f"sqlite:///{lake.sqlite_file}"
-    if not lake.uri.startswith(_JDBC_POSTGRES):
-        raise LakeError(f"lake.uri: {lake.uri.partition('?')[0]} is no catalog that can be looked at without Spark",
-                        hint="use jdbc:sqlite: or jdbc:postgresql:")  # fmt: skip
-    rest, _, query = lake.uri.removeprefix(_JDBC_POSTGRES).partition("?")
-    parameters = dict(urllib.parse.parse_qsl(query))
-    user = properties.get("jdbc.user") or parameters.pop("user", "")
-    password = properties.get("jdbc.password") or parameters.pop("password", "")
-    account = urllib.parse.quote(user, safe="") + (f":{urllib.parse.quote(password, safe='')}" if password else "")
-    return f"postgresql+psycopg://{account}@{rest}" if account else f"postgresql+psycopg://{rest}"

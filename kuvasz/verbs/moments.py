@@ -65,7 +65,8 @@ def _time(text: str, option: str) -> float:
     except ValueError as error:
         hint = f"write {option} '2026-11-22 10:00' for UTC, or with an offset: '2026-11-22 10:00+01:00'"
         raise ConfigError(f"{option} {text}: not a time", hint=hint) from error
-    return (at if at.tzinfo else at.replace(tzinfo=datetime.UTC)).timestamp()
+    unix_s = (at if at.tzinfo else at.replace(tzinfo=datetime.UTC)).timestamp()
+    return min(max(unix_s, _FIRST_S), _LAST_S)  # an offset leads beyond them, and so does the last microsecond
 
 
 def _lsn(text: str, sources: Sequence[Source]) -> tuple[str, int]:

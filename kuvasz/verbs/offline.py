@@ -103,7 +103,7 @@ def _tenants(source: Source, notes: dict[TableKey, Note], wanted: Selection) -> 
 
 def _noted(note: Note, verb: str) -> Note:
     if verb == "resync":
-        return dataclasses.replace(note, is_resync_due=True)
+        return dataclasses.replace(note, is_resync_due=True, is_repair=False)
     return dataclasses.replace(note, paused_at=time.time() if verb == "pause" else None)
 
 

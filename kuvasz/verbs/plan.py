@@ -20,8 +20,10 @@ from kuvasz.shown import figures
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.check.preflight import StreamOptions, check_source
-from kuvasz.sync.rules import caveats, column_lists, eligibility, identity, keyless
+from kuvasz.sync import pattern_tables
+from kuvasz.sync.rules import caveats, eligibility, identity, keyless
 from kuvasz.sync.rules import members as source_members
+from kuvasz.sync.rules.left_out import column_lists
 from kuvasz.sync.rules.lost import without_slot
 from kuvasz.sync.rules.targets import feed_of, target_of
 from kuvasz.sync.watch import renames
@@ -112,7 +114,8 @@ def plans(config: Config, place_of: PlaceOf = nowhere) -> list[SourcePlan]:
     with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="plan") as pool:
         tables = dict(zip(targets, pool.map(lake.table, targets), strict=True))
         tables = lakeview.without_due(config, tables)
-        return list(pool.map(lambda source: _plan(source, tables, place_of, secret), sources))
+        is_heard = config.cluster.group is not None
+        return list(pool.map(lambda source: _plan(source, tables, place_of, secret, is_heard=is_heard), sources))
 
 
 def exit_code(found: Sequence[SourcePlan]) -> int:
@@ -124,13 +127,21 @@ def exit_code(found: Sequence[SourcePlan]) -> int:
     return max(codes, default=0)
 
 
-def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: PlaceOf, secret: bytes) -> SourcePlan:
+def _plan(
+    source: Source,
+    lake: Mapping[str, LakeTableView | None],
+    place_of: PlaceOf,
+    secret: bytes,
+    *,
+    is_heard: bool = False,
+) -> SourcePlan:
     plan = SourcePlan(source=source.name, location="", slot=source.object_name)
     try:
         url = source.url.get()
         plan = dataclasses.replace(plan, location=conninfo.location(url))
         with conninfo.asked(url, errors.place_of(source.name)) as connection:
             _refuse_stranger(source, connection, lake)
+            pattern_tables.refuse_many(connection, source)
             mapped = source
             source = _renamed(connection, source_members.found(source, connection), lake)
             wanted = [spec.table for spec in source.tables]
@@ -150,10 +161,12 @@ def _plan(source: Source, lake: Mapping[str, LakeTableView | None], place_of: Pl
                 if one.action != "error"
             }
             plan = dataclasses.replace(plan, tables=tuple(tables))
-            plan = dataclasses.replace(plan, statements=_publications(connection, plan.slot, list(usable.values())))
+            if not is_heard:  # else the first group of the log makes them fit
+                statements = _publications(connection, plan.slot, list(usable.values()))
+                plan = dataclasses.replace(plan, statements=statements)
             state = slots.describe(connection, plan.slot)
         plan = _with_slot(plan, source, state, lake)
-        return _with_refusals(plan, _refusals(url, source))
+        return _with_refusals(plan, _refusals(url, source, is_heard=is_heard))
     except KuvaszError as error:
         return dataclasses.replace(plan, error=error.message, hint=error.hint, error_code=error.exit_code)
 
@@ -231,13 +244,13 @@ def _publications(
     return tuple(statements)
 
 
-def _refusals(url: str, source: Source) -> list[Finding]:
+def _refusals(url: str, source: Source, *, is_heard: bool) -> list[Finding]:
     """Return what the pre-flight finds that would stop a start, but for what a plan finds itself."""
     tables = list(dict.fromkeys(spec.table for spec in source.tables))  # one with routes stands there for each
     inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
     found = check_source(
         url, source.database, source.sid, tables, inserts_do=inserts_do, as_published=column_lists.of_source(source),
-        wanted=StreamOptions(is_own_alone=source.origin is Origin.NONE),
+        wanted=StreamOptions(is_own_alone=source.origin is Origin.NONE, is_heard=is_heard),
     )  # fmt: skip
     return [finding for finding in found if finding.is_blocking]
 

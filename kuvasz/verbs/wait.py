@@ -234,7 +234,7 @@ def _moment(sources: Sequence[Source], through: str | None, lsns: Sequence[str])
 
 def _wal_end(source: Source) -> int:
     with contextlib.closing(conninfo.connect(source.url.get())) as connection:
-        return look.wal_end(connection)
+        return look.end_to_send(connection)
 
 
 def _duration(given: str) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.compare.growing import GrowingComparison
 from kuvasz.lake.copies.repair import end_versions
 from kuvasz.lake.definition.definition import Definition
-from kuvasz.lake.executors.comparison_tasks import Fetched, Reading, pairs
+from kuvasz.lake.executors.comparison_tasks import Fetched, LakeFile, Reading, pairs
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.files import store_access
@@ -109,7 +109,7 @@ class ReadOnlyLake:
         requests: Sequence[CopyRequest],
         on_progress: OnProgress,
         at_us: int = 0,
-        without: Collection[int] | None = None,
+        is_wanted: Callable[[LakeFile], bool] = lambda _: True,
     ) -> Comparison:
         """Compare a source table with what `table` held at its last look.
 
@@ -120,18 +120,16 @@ class ReadOnlyLake:
             requests: All of its rows, under one snapshot.
             on_progress: Told of every part that is done.
             at_us: When the snapshot was taken, in µs since 1970: what a history lacks begins then.
-            without: Compare only what came besides these files, and not with the stream.
+            is_wanted: Says of a file of the table whether it is compared.
 
         Raises:
             SchemaError: Source and lake disagree on columns.
         """
         table.columns.check(feed, relation)
         pipeline, target = self._config.pipeline, table.target
-        files = lake_files(
-            table.index.files, feed.source, feed.sid if target.has_sid else None, has_sid=target.has_sid
-        )
-        if without is not None:
-            files = [file for file in files if file.number not in without and not naming.is_streamed(file.path)]
+        sid = feed.sid if target.has_sid else None
+        files = lake_files(table.index.files, feed.source, sid, has_sid=target.has_sid)
+        files = [file for file in files if is_wanted(file)]
         reading = Reading(
             shape=table.columns.shapes.of(feed, relation), properties=table.definition.io_properties,
             chunk_bytes=pipeline.chunk_bytes,

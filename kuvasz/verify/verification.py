@@ -45,7 +45,7 @@ import functools
 import itertools
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -61,9 +61,9 @@ from kuvasz.errors import (
     SlotLost,
     SourceError,
     TableError,
+    another_cluster,
     place_of,
     resync_of,
-    start_over,
 )
 from kuvasz.fold.difference import Difference, DifferenceKind, find
 from kuvasz.fold.events import Fault
@@ -71,7 +71,8 @@ from kuvasz.fold.keys import Keys
 from kuvasz.lake.compare.comparison import Comparison, Side
 from kuvasz.lake.compare.growing import GrowingComparison
 from kuvasz.lake.copies.repair import wanted_keys
-from kuvasz.lake.executors.comparison_tasks import Fetched
+from kuvasz.lake.executors.comparison_tasks import Fetched, LakeFile
+from kuvasz.lake.format import naming
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import PgType, SourcePosition, TableType
 from kuvasz.source import conninfo, failure, inserts, slots, snapshot
@@ -81,8 +82,8 @@ from kuvasz.source.window import Window, split
 from kuvasz.state.staged.ports import LogIndex
 from kuvasz.sync.context.alignment import Alignment
 from kuvasz.sync.rules import eligibility, keyless
-from kuvasz.sync.rules.copy_condition import copy_condition
 from kuvasz.sync.rules.copy_plan import copy_ranges
+from kuvasz.sync.rules.left_out.copy_condition import copy_condition
 from kuvasz.sync.rules.partition_memory import is_keeping
 from kuvasz.sync.rules.targets import feed_of, narrowed, target_of
 from kuvasz.sync.watch.renames import located
@@ -91,7 +92,7 @@ from kuvasz.verify.moved import KeyHistory
 from kuvasz.verify.read_only import ReadOnlyLake, look, mend
 from kuvasz.verify.report import SHOWN, DifferingKey, Report
 from kuvasz.verify.staged_alignment import StagedAlignment
-from kuvasz.verify.standing import standing
+from kuvasz.verify.standing import Since, standing
 
 BoolMask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -278,6 +279,10 @@ class Verification:
             spec = self._located(connection, spec, table)
             taken = stack.enter_context(self._snapshot(spec))
             confirmed = self._aligned(connection, spec, taken.consistent_point)
+            if keys is not None and self._can_mend(table):
+                # Where many small files come, those with these keys' rows were merged meanwhile: not so again.
+                table.turn.ask()
+                stack.callback(table.turn.stop_asking)
             look(table)
             self._check_follows(spec, table)
             at = max(_position(table, self._source, spec).lsn, confirmed)
@@ -293,7 +298,7 @@ class Verification:
             one = _Compared(
                 spec=spec, table=table, versions=versions, taken=taken, at=at, comparison=comparison,
                 has_only_inserts=keyless.has_only_inserts(seen), names=names,
-                strange=functools.partial(compare, (), without={entry.number for entry in table.index.files}),
+                since=_since(compare, {entry.number for entry in table.index.files}),
                 oid=seen.relation.oid, has_kept=seen.kind is TableKind.PARTITIONED and is_keeping(spec),
                 rule=table.notes.rule(self._source.name_of(spec)),
             )  # fmt: skip
@@ -351,7 +356,7 @@ class Verification:
         if known and known != now:
             raise SlotLost(
                 f"{self._place(spec)}: cluster {now} answers, but the lake holds rows of cluster {known}",
-                hint=f"check the url; if the cluster was replaced: {start_over(self._source.name)}",
+                hint=another_cluster(self._source.name),
             )
 
     def _place(self, spec: SourceTableSpec) -> str:
@@ -448,7 +453,7 @@ class Verification:
         self, one: _Compared, done: _SnapshotRound, left: Difference, fetched: list[Fetched]
     ) -> _SnapshotRound:
         table, feed = one.table, feed_of(self._source, one.spec)
-        left = standing(left, table.index.files, one.strange)
+        left = standing(left, table.index.files, one.since)
         if len(left) == 0:
             return done
         try:
@@ -477,7 +482,7 @@ class _Compared:
     comparison: Comparison
     has_only_inserts: bool  #: are published
     names: snapshot.Names  #: of the source table, as its snapshot shows them
-    strange: Callable[[], Comparison]  #: see `kuvasz.verify.standing`
+    since: Since  #: see `kuvasz.verify.standing`
     oid: int  #: of the source table
     has_kept: bool  #: see `_SnapshotRound`
     rule: str | None  #: of the map, by which the rows are made that were compared
@@ -548,6 +553,16 @@ class _Compared:
     def lacks(self, source: int, lake: int) -> int:
         """Return how many rows the lake lacks; less than 0: how many more it has than it may."""
         return max(0, source - lake) if self.is_count else source - lake
+
+
+def _since(compare: Callable[..., Comparison], known: set[int]) -> Since:
+    def comparison(again: Collection[int]) -> Comparison:
+        def is_wanted(file: LakeFile) -> bool:
+            return file.number in again or not (file.number in known or naming.is_streamed(file.path))
+
+        return compare((), is_wanted=is_wanted)
+
+    return comparison
 
 
 def _passed_over(report: Report, why: str) -> Report:

@@ -174,7 +174,7 @@ class Cuts:
             source = state.database
             if source not in lsns:
                 continue
-            at = self._lake.positions(state.target).get(state.source)
+            at = self._lake.position(state.target, state.source)
             if at is None or at.lsn > lsns[source]:
                 raise _read_again(place_of(source, state.label), lsns[source])
 

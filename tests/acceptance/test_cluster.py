@@ -85,7 +85,7 @@ def test_a_spark_that_does_not_start_is_an_error_of_ours(new_store_process: Call
     spark = {"master": "local[1]", "conf": {"spark.driver.memory": "plenty"}}
     error = open_session(new_store_process(_NOTHING, spark=spark))
     assert error.startswith("LakeError: spark does not start with master local[1]: ")
-    assert "\nhint: check `spark.master`, `spark.conf`" in error
+    assert "\nhint: check `spark.master` and `spark.conf`" in error
 
 
 _NOTHING = [{"database": "none", "urls": [{"url": "postgresql:///none"}], "tables": {"none": None}}]

@@ -2,6 +2,7 @@
 
 After each kill nothing that was confirmed is missing, and some table holds exactly what its sources had; in the end
 every table does, read by Spark and by a second engine. `make crash` counts the kills in a file, and goes on by it.
+With a log (`make crash LOG=1`) what was confirmed is staged, and the lake has it in the end.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tests.support.failpoints import (
     STAGING,
     STOPPING,
     STREAMING,
+    UPGRADING,
 )
 from tests.support.load import TABLES, Load, create_tables, fill_tables
 from tests.support.observer import Observer
@@ -44,6 +46,9 @@ from tests.support.process import Helpers, Process
 CRASHES = int(os.environ.get("CRASHES", "10"))
 TALLY = CrashTally(Path(os.environ["CRASH_TALLY"])) if os.environ.get("CRASH_TALLY") else None
 SEED = os.environ.get("CRASH_SEED")
+
+#: What is confirmed: what is in the lake, or what is staged.
+LOGS = {"": ["memory", "staged"], "0": ["memory"], "1": ["staged"]}[os.environ.get("CRASH_LOG", "")]
 
 #: After so many kills all begins anew: what must be compared grows with what has happened.
 LIFE = 20
@@ -59,7 +64,7 @@ SIDS = ("eu", "us", "ap")
 
 
 def test_every_point_kills_in_some_test() -> None:
-    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY, *STAGING, *ERASING}
+    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY, *STAGING, *ERASING, *UPGRADING}
     assert tried == set(failpoints.NAMES)
     fixed = (*KILLS, *KILLS_WHILE_IT_STOPS, *EXCHANGING)
     assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}
@@ -72,6 +77,7 @@ class World:
     sources: dict[str, Database]
     observers: dict[str, Observer]
     process: Process
+    coordinator: Database | None = None  #: where it is known what is staged; None: nothing is
     copied: dict[tuple[str, str, str], int] = dataclasses.field(default_factory=dict)  #: type, sid, table -> LSN
 
     @contextlib.contextmanager
@@ -96,6 +102,9 @@ class World:
 
     def look(self, confirmed: dict[tuple[str, str], int], chosen: random.Random) -> None:
         """Nothing that was confirmed may be missing anywhere; one table is compared as a whole."""
+        if self.coordinator is not None:
+            self._look_staged(confirmed)
+            confirmed = {}  # of the lake it says nothing
         reached = {(kind, table): self._positions(f"{kind}_{table}") for kind in TYPES for table in TABLES}
         for observer in self.observers.values():
             observer.read()
@@ -119,6 +128,21 @@ class World:
             rows = type(lake.rows)({row: n for row, n in lake.rows.items() if row[at] == sid})
             mine = oracle.Rows(columns=lake.columns, rows=rows)
             oracle.assert_equal(expected, mine, key=("sid", "id"))
+
+    def _look_staged(self, confirmed: dict[tuple[str, str], int]) -> None:
+        """What was confirmed is staged, and its objects are there as long as the lake lacks it."""
+        assert self.coordinator is not None
+        if self.coordinator.execute("SELECT to_regclass('kuvasz.log_source') IS NOT NULL") == [(False,)]:
+            return  # it was killed in its first copy
+        staged = dict(self.coordinator.execute("SELECT source, lsn FROM kuvasz.log_source"))
+        for (kind, sid), told in confirmed.items():
+            assert told <= staged.get(f"{kind}_{sid}", told), (
+                f"{kind} of {sid}: {told:X} was confirmed and not staged"
+            )
+        needed = {name for (name,) in self.coordinator.execute("SELECT DISTINCT object FROM kuvasz.log_slice")}
+        folder = self.process.folder / "log"
+        there = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+        assert needed <= there, "an object is gone that is needed"
 
     def _positions(self, target: str) -> dict[str, int]:
         """How far each source is, noting where its copy was."""
@@ -197,8 +221,10 @@ class World:
             oracle.assert_equal(found, oracle.lake_rows_spark(reader, f"kuvasz.shop.{target}"), key=("sid", "id"))
 
 
-@pytest.fixture
-def world(postgres18, postgres16, new_process: Callable[..., Process]) -> Iterator[World]:
+@pytest.fixture(params=LOGS)
+def world(
+    request: pytest.FixtureRequest, postgres18, postgres16, new_process: Callable[..., Process]
+) -> Iterator[World]:
     servers = (postgres18, postgres16, postgres18)
     sources = {sid: create_database(server) for sid, server in zip(SIDS, servers, strict=True)}
     observers = {}
@@ -217,8 +243,14 @@ def world(postgres18, postgres16, new_process: Callable[..., Process]) -> Iterat
         groups, pipeline={"transaction_spill_bytes": "64kB"},
         maintenance={"interval": "500ms", "min_files": 4, "target_file_size": "256kB"},
     )  # fmt: skip
-    yield World(sources, observers, process)
+    coordinator = create_database(postgres18) if request.param == "staged" else None
+    if coordinator is not None:
+        process._cluster = {"coordinator": coordinator.url, "lease": "10s", "log": str(process.folder / "log")}
+        process.write_map(groups)
+    yield World(sources, observers, process, coordinator)
     process.remove()
+    if coordinator is not None:
+        drop_database(coordinator)
     for database in sources.values():
         drop_database(database)
 
@@ -234,7 +266,11 @@ def test_killed_at_random_points(world: World, spark_session: object, first: int
     chosen = random.Random(seed)  # noqa: S311
     kills = min(LIFE, CRASHES + 1 - first)
     killed: list[str] = []
-    points = [*COPYING, *(chosen.choice((*STREAMING, *STREAMING, *STOPPING)) for _ in range(kills - len(COPYING)))]
+    staging = () if world.coordinator is None else (*STAGING, *STAGING)
+    points = [
+        *COPYING,
+        *(chosen.choice((*STREAMING, *STREAMING, *staging, *STOPPING)) for _ in range(kills - len(COPYING))),
+    ]
     with world.load(seed):
         for number, point in enumerate(points[:kills], first):
             passes = chosen.randint(1, 4 if point in STOPPING else 12) if point != "shutdown" else 1

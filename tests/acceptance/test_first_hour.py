@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.lake.java import jars, versions
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.stores import S3
 
@@ -126,12 +127,28 @@ def test_the_first_hour(shop: Database, tmp_path: Path, record_property: Callabl
     rows = walk.run("-c", f"{read}\n{asked}", where=walk.folder)
     assert rows.stdout == "['Ann', 'Ben']\n", rows.stderr
     walk.assert_in_time(WITH_SQLITE_S, record_property)
+    read_as_printed(walk)
     paused = walk.kuvasz("pause", "--table", "orders")
     assert (paused.returncode, paused.stdout.endswith("noted for its next start\n")) == (0, True), paused
     assert list(walk.elsewhere.iterdir()) == []
     assert sorted(path.name for path in walk.folder.iterdir()) == [".kuvasz", "lake", "map.yaml"]
     assert walk.kuvasz("cleanup", "--yes").returncode == 1, "the publication is its owner's"
     assert shop.execute("SELECT 1 FROM pg_replication_slots WHERE database = 'shop'") == []
+
+
+def read_as_printed(walk: Walk) -> None:
+    """Read the lake as docs/reading.md does: by PyIceberg, all tables together, and by a Spark of one's own."""
+    by_pyiceberg, by_spark, together = printed("python", ROOT / "docs" / "reading.md")
+    asked = "print([one.scan().count() for one in load_together(lake, ['shop.customers', 'shop.orders'])])"
+    rows = walk.run("-c", f"{by_pyiceberg}\n{together}\n{asked}", where=walk.folder)
+    assert rows.stdout == "[2, 0]\n", rows.stderr
+    packages = re.search(r'"spark\.jars\.packages",\s*"([^"]*)"', by_spark)
+    assert packages is not None
+    assert tuple(packages[1].split(",")) == versions.CORE
+    # From where kuvasz has fetched them: Ivy asks Maven Central, which is not everywhere.
+    here = f'"spark.driver.extraClassPath", "{jars.class_path(versions.CORE)}"'
+    shown = walk.run("-c", by_spark.replace(packages[0], here), where=walk.folder)
+    assert re.findall(r"\|\s*(Ann|Ben)\|", shown.stdout) == ["Ann", "Ben"], shown.stderr
 
 
 #: README's map names these, which are not here: servers, an object store, and certificates of the servers.

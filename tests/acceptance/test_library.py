@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,12 @@ told["stopped"] = replicator.stop()
 print(json.dumps(told))
 """
 
+#: The programs of docs/howto.md.
+PRINTED = re.findall(
+    r"```python\n(from kuvasz import Replicator.*?)```",
+    (Path(__file__).parents[2] / "docs" / "howto.md").read_text("utf-8"), re.DOTALL,
+)  # fmt: skip
+
 
 @pytest.mark.timeout(600)
 def test_a_program_loads_follows_and_stops(database: Database, new_process: Callable[..., Process]) -> None:
@@ -55,4 +63,18 @@ def test_a_program_loads_follows_and_stops(database: Database, new_process: Call
     assert told == {
         "loaded": 0, "phase": "running", "second": "a replicator runs in this process already", "stopped": 0,
     }  # fmt: skip
+    process.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))
+
+
+@pytest.mark.timeout(600)
+def test_the_programs_of_the_page_do_what_it_says(database: Database, new_process: Callable[..., Process]) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, name text)")
+    database.execute("INSERT INTO items VALUES (1, 'a'), (2, 'b')")
+    process = new_process(group({"eu": database}, {"items": None}))
+    follow, load = PRINTED
+    done = subprocess.run(
+        [sys.executable, "-c", f"{load}\nprint(exit_code)\n{follow}"], cwd=process.folder,
+        capture_output=True, text=True, timeout=2 * START_PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "0\nrunning\n"), done.stderr[-4000:]
     process.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))

@@ -236,3 +236,79 @@ def test_a_second_lake_becomes_the_first_one_while_sources_change(lakes: Lakes) 
     assert read.run("cluster", "retire", "old", "--yes").returncode == 0
     for process in (blue, read):
         process.terminate()
+
+
+class RowFilters:
+    """Maps in which rows of `items` stay at the sources, and what three processes make of them."""
+
+    def __init__(self, lakes: Lakes) -> None:
+        self.lakes = lakes
+        self.processes = lakes.first, lakes.blue, lakes.read
+        for database in lakes.sources.values():
+            database.execute("ALTER TABLE items REPLICA IDENTITY FULL")
+
+    def give(self, process: Process, most: int, *, row_filter: bool = True) -> None:
+        """Give a process, which does not run, a map."""
+        items = {"filter": f"n < {most}", "row_filter": row_filter}
+        process.write_map(group(self.lakes.sources, {"items": items, "docs": None}))
+
+    def restart(self, process: Process, most: int, *, row_filter: bool = True) -> None:
+        process.terminate()
+        self.give(process, most, row_filter=row_filter)
+        process.start(*(("--role", "read") if process is self.lakes.read else ()))
+
+    def checked(self) -> list[tuple[str, bool]]:
+        """Return what `kuvasz check` says of the publications with the second lake's map."""
+        found = json.loads(self.lakes.blue.run("check", "--json").stdout)
+        return [(one["value"], one["ok"]) for one in found if one["check"] == "publication"]
+
+    def wait_refused(self) -> None:
+        """Wait until the second lake's tables say that they are published in another way than its map has it."""
+        for sid in self.lakes.sources:
+            told = self.lakes.blue.wait_event("table_failed", source=f"shop_{sid}")
+            assert "has table public.items with another row filter" in told["error"], told
+            assert "the same in the maps of all groups" in told["error"], told
+        assert [ok for value, ok in self.checked() if "with another row filter" in value] == [False, False]
+        planned = self.lakes.blue.run("plan", "--json").stdout
+        assert "ALTER PUBLICATION" not in planned, "whoever ran that would take it from the first one"
+
+    def assert_equal(self, most: int) -> None:
+        """Both lakes have the rows within the filter, and all of the other table, by PyIceberg and DuckDB."""
+        self.lakes.wait_applied("first", "blue")
+        assert self.checked() == [("fits", True)] * 2
+        for table, where in (("items", f"n < {most}"), ("docs", "true")):
+            rows = [source_rows(one.url, table, sid=sid, where=where) for sid, one in self.lakes.sources.items()]
+            for process in (self.lakes.first, self.lakes.blue):
+                process.assert_equal(table, *rows)
+
+
+def test_a_row_filter_is_that_of_all_groups_or_the_table_waits(lakes: Lakes) -> None:
+    """Rows outside it do not come, and whoever hears the stream cannot tell them from those that never were."""
+    filters, sources = RowFilters(lakes), lakes.sources
+    for process in filters.processes:
+        filters.give(process, 1)
+    lakes.start_read()
+    lakes.first.start()
+    lakes.wait_applied("first")
+    lakes.blue.start()
+    with Load(sources["eu"], 1), Load(sources["us"], 2):
+        lakes.wait_applied("first", "blue")
+    filters.assert_equal(1)
+    with Load(sources["eu"], 3), Load(sources["us"], 4):
+        for process in (lakes.read, lakes.first):
+            filters.restart(process, 3)
+        filters.wait_refused()
+        lakes.wait_applied("first")
+        filters.restart(lakes.blue, 3)
+        lakes.blue.wait_event("committed", 5)
+    filters.assert_equal(3)
+    # It goes: all rows come, and the second lake's map says what is not so any more.
+    with Load(sources["eu"], 5), Load(sources["us"], 6):
+        for process in (lakes.read, lakes.first):
+            filters.restart(process, 3, row_filter=False)
+        filters.wait_refused()
+        filters.restart(lakes.blue, 3, row_filter=False)
+        lakes.blue.wait_event("committed", 5)
+    filters.assert_equal(3)
+    for process in filters.processes:
+        process.terminate()

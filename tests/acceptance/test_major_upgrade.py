@@ -7,17 +7,18 @@ the system identifier all the same. It takes two servers and four starts, so it 
 from __future__ import annotations
 
 import collections
-import shlex
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres, binaries
+from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.lake import group
 from tests.support.oracle import Rows, source_rows
 from tests.support.postgres import Database, Server
 from tests.support.process import Process
 from tests.support.standby import new_folder, removed_after
+from tests.support.upgrade import TAKES_SLOTS, upgrade
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -32,22 +33,6 @@ def old(request: pytest.FixtureRequest) -> Iterator[EmbeddedPostgres]:
     server.start()
     with removed_after(server):
         yield server
-
-
-def upgrade(old: EmbeddedPostgres, new: EmbeddedPostgres) -> None:
-    """Have pg_upgrade fill a new server's folder from a stopped server's, and start it."""
-    sums = "" if old.version == new.version else "--no-data-checksums"
-    new.folder.parent.mkdir(parents=True, exist_ok=True)
-    new._run(
-        "initdb", "-D", str(new.folder), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", *sums.split()
-    )
-    (new.folder / "postgresql.auto.conf").write_text("wal_level = logical\n")
-    command = [
-        str(new.command("pg_upgrade")), "-b", str(binaries(old.version)), "-B", str(binaries(new.version)),
-        "-d", str(old.folder), "-D", str(new.folder), "-U", "postgres", "-s", str(new._sockets()),
-    ]  # fmt: skip
-    new._run("/bin/sh", "-c", f"cd {shlex.quote(str(new.folder))} && exec {shlex.join(command)}")
-    new.start()
 
 
 def fill(shop: Database) -> None:
@@ -94,7 +79,7 @@ def test_what_pg_upgrade_makes_is_compared_with_the_lake(old: EmbeddedPostgres) 
     change(shop, 1)
     process.wait_confirmed(shop)
     process.terminate()
-    has_slots = old.version >= 17
+    has_slots = old.version >= TAKES_SLOTS
     old.stop()
     new = Server(new_folder(), version=18, port=old.port)
     with removed_after(new):
@@ -105,6 +90,7 @@ def test_what_pg_upgrade_makes_is_compared_with_the_lake(old: EmbeddedPostgres) 
         process.start()
         assert process.wait() == 5, process.report()
         assert "answers, but table shop" in process.found("source_stopped")[0]["error"]
+        assert process.found("upgrade_unproved")
         process.write_map([database | {"on_slot_lost": "repair"}])
         process.start()
         wait_equal(process, shop)
@@ -114,3 +100,89 @@ def test_what_pg_upgrade_makes_is_compared_with_the_lake(old: EmbeddedPostgres) 
         wait_equal(process, shop)
         process.terminate()
     process.remove()
+
+
+@pytest.fixture
+def kept() -> Iterator[EmbeddedPostgres]:
+    """A server whose slots are taken along, and that does nothing by itself."""
+    server = Server(new_folder(), version=18, settings={"fsync": "off", "autovacuum": "off"})
+    server.start()
+    with removed_after(server):
+        yield server
+
+
+def test_what_pg_upgrade_makes_of_a_server_at_rest_goes_on(kept: EmbeddedPostgres) -> None:
+    """Nothing is copied or compared, also where a kill came in between; what is written afterwards comes once."""
+    shop = Database(kept, "postgres")
+    process = that_has_copied(shop)
+    change(shop, 1)
+    process.wait_confirmed(shop)
+    wait_at_rest(process, shop)
+    process.terminate()
+    kept.stop()
+    new = Server(new_folder(), version=18, port=kept.port)
+    with removed_after(new):
+        upgrade(kept, new)
+        shop = Database(new, "postgres")
+        with shop.connect():  # it may have written something
+            process.start()
+            assert process.wait() == 5, process.report()
+            assert "others are connected" in process.found("upgrade_unproved")[0]["reason"]
+        process.start(failpoints="source_relocated:kill:2")  # as the hint says
+        process.wait_killed()
+        process.start()
+        assert process.wait_event("upgraded")["tables"] == len(TABLES)
+        change(shop, 2)
+        wait_whole(process, shop)
+        process.terminate()
+        told = [*process.found("copied"), *process.found("repaired"), *process.found("gap_found")]
+        assert told == []
+        change(shop, 3)
+        process.start()
+        change(shop, 4)
+        wait_whole(process, shop)
+        process.terminate()
+    process.remove()
+
+
+def test_what_was_written_since_pg_upgrade_is_no_rest(kept: EmbeddedPostgres) -> None:
+    """Where rows were written before kuvasz looked nobody knows whether the slot was there before them."""
+    shop = Database(kept, "postgres")
+    process = that_has_copied(shop)
+    wait_at_rest(process, shop)
+    process.terminate()
+    kept.stop()
+    new = Server(new_folder(), version=18, port=kept.port)
+    with removed_after(new):
+        upgrade(kept, new)
+        shop = Database(new, "postgres")
+        shop.execute("DELETE FROM past WHERE id = 7")
+        process.start()
+        assert process.wait() == 5, process.report()
+        assert "1 of its tables were written since" in process.found("upgrade_unproved")[0]["reason"]
+    process.remove()
+
+
+def that_has_copied(shop: Database) -> Process:
+    """Fill a database, and return a running kuvasz that has its rows."""
+    fill(shop)
+    process = Process(group({"eu": shop}, TABLES))
+    process.start()
+    process.wait_event("copied", len(TABLES))
+    return process
+
+
+def wait_at_rest(process: Process, shop: Database) -> None:
+    """Wait until kuvasz has noted the server at rest, as it is now."""
+    ((xid,),) = shop.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+    (record,) = (process.folder / "state" / "sources").glob("*.json")
+    process.wait_until(lambda: json.loads(record.read_text()).get("rest_xid") == xid, "it is seen at rest")
+
+
+def wait_whole(process: Process, shop: Database) -> None:
+    """Wait until the lake has the source's rows, and those that it appended each once."""
+    wait_equal(process, shop)
+    expected = source_rows(shop.url, "entries", sid="eu")
+    process.wait_until(
+        lambda: process.rows_seen("entries").select(expected.columns).rows == expected.rows, "entries is equal"
+    )

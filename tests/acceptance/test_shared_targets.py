@@ -188,6 +188,19 @@ def test_a_table_that_goes_to_a_group_of_another_process_waits_until_that_has_th
     appliers.read.terminate()
 
 
+def assert_does_not_wait(appliers: SharedAppliers, name: str, other: str) -> None:
+    """Have a process commit while another one stands still, for less than a lease."""
+    going, still = appliers.all[name], appliers.all[other]
+    os.killpg(still.pid, signal.SIGSTOP)
+    try:
+        before = len(going.found("committed"))
+        time.sleep(appliers.lease_s / 3)
+        assert len(going.found("committed")) > before + 3, appliers.report([name])
+    finally:
+        os.killpg(still.pid, signal.SIGCONT)
+    still.wait_event("committed", len(still.found("committed")) + 1)
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_what_one_applied_that_is_killed_or_sleeps_is_applied_on_by_the_other(appliers: SharedAppliers) -> None:
@@ -197,6 +210,7 @@ def test_what_one_applied_that_is_killed_or_sleeps_is_applied_on_by_the_other(ap
         before = appliers.wait_shared("one", "two")
         assert sorted(node["targets"] for node in appliers.nodes().values() if node["role"] == "apply") == [4, 4]
         appliers.wait_applied()
+        assert_does_not_wait(appliers, "two", "one")
         begin = time.monotonic()
         appliers.all["one"].kill()
         taken_s = appliers.taken_over_s("one", begin)

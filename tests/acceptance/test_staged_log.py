@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,13 +13,9 @@ from tests.support.failpoints import STAGING
 from tests.support.lake import group
 from tests.support.load import TABLES, Load, fill_tables
 from tests.support.oracle import source_rows
+from tests.support.outages import HELD, catalog_away
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.process import Process
-
-#: WAL that a server keeps for its slots.
-HELD = (
-    "SELECT max(pg_current_wal_lsn() - restart_lsn)::int8 FROM pg_replication_slots WHERE slot_name LIKE 'kuvasz_%'"
-)
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -84,16 +78,6 @@ class Staged:
 @pytest.fixture
 def staged(two_sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process]) -> Staged:
     return Staged(two_sources, coordinator, new_process)
-
-
-@contextlib.contextmanager
-def catalog_away(process: Process) -> Iterator[None]:
-    """Somebody else has the catalog for himself."""
-    with contextlib.closing(sqlite3.connect(process.folder / "catalog.db", isolation_level=None)) as catalog:
-        catalog.execute("PRAGMA busy_timeout = 20000")
-        catalog.execute("BEGIN EXCLUSIVE")
-        yield
-        catalog.execute("ROLLBACK")
 
 
 def begun(staged: Staged) -> Process:

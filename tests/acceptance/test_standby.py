@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -10,13 +9,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-import psycopg
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.lake import group
 from tests.support.load import TABLES, Load, fill_tables
 from tests.support.oracle import source_rows
+from tests.support.outages import coordinator_away
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.process import Process
 
@@ -123,7 +122,7 @@ def test_one_that_slept_through_its_lease_changes_nothing(cluster: Cluster) -> N
 def test_nobody_replicates_without_a_coordinator(cluster: Cluster) -> None:
     cluster.start()
     with Load(cluster.sources["eu"], 5):
-        with away(cluster.coordinator):
+        with coordinator_away(cluster.coordinator):
             assert cluster.first.wait() == 1, cluster.first.report()
             assert cluster.first.found("lease_lost")
             cluster.second.wait_event("coordinator_silent")
@@ -184,16 +183,6 @@ def test_another_map_takes_nothing_over_from_one_that_lives(cluster: Cluster) ->
     second.wait_event("lease_taken")
     second.wait_confirmed(*cluster.sources.values())
     cluster.assert_equal()
-
-
-@contextlib.contextmanager
-def away(database: Database) -> Iterator[None]:
-    """The coordinator refuses whoever comes, and ends those who are there."""
-    with psycopg.connect(database.server.url(), autocommit=True) as session:
-        session.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS false')
-        session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,))
-        yield
-        session.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS true')
 
 
 @pytest.mark.slow

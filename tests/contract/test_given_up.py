@@ -38,7 +38,9 @@ class Table:
         self.open, self.commits = {}, SimpleNamespace(in_flight=set())
         self.definition = SimpleNamespace(identities=0, lock=threading.Lock())
         self.columns = SimpleNamespace(shapes=SimpleNamespace(want_facts=False))
-        self.target = SimpleNamespace(type=TableType.CLONE, group=None, has_sid=True, has_members=False)
+        self.target = SimpleNamespace(
+            type=TableType.CLONE, group=None, has_sid=True, has_members=False, is_soft=False
+        )
         self.is_forgetting, self.goes_on = threading.Event(), threading.Event()
 
     def follow(self) -> bool:

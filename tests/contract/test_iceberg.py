@@ -15,7 +15,7 @@ from kuvasz.lake.files.data_file import DataFile, writing
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import gaps
 from kuvasz.lake.format import source_positions as position_properties
-from kuvasz.lake.format.partition_transforms import Term
+from kuvasz.lake.format.layout import Term
 from kuvasz.lake.format.schema import Field, LakeSchema
 from kuvasz.lake.format.schema_steps import AddField, RenameField
 from kuvasz.lake.jvm.iceberg_table import IcebergTable

@@ -454,6 +454,21 @@ def test_a_source_is_repaired_from_where_it_stands_and_goes_on_there(world: Worl
     assert world.of("eu") == left | {2: (3, "c")}, "what came before is in what it was compared with"
 
 
+def test_a_source_that_is_elsewhere_goes_on_from_there_with_its_rows(world: World) -> None:
+    world.prepare("eu", "us")
+    world.copy("eu", (1, 0, "a"), (2, 0, "b"), lsn=1000)
+    world.copy("us", (1, 0, "a"), lsn=1000)
+    eu = Sender("eu", start=2000)
+    world.applied(work(eu.one(update(2, 1, "c"))))
+    position = SourcePosition(lsn=9000, system_id="7002", history=3, started_us=5)
+    world.lake.relocate(TARGET, "eu", position)
+    assert world.lake.positions(TARGET)["eu"] == world.lake.stored(TARGET)["eu"] == position
+    assert world.lake.notes.gap(TARGET, "eu") is None
+    world.applied(work(eu.one(update(2, 2, "before")), Sender("eu", start=9500).one(update(1, 3, "d"))))
+    assert world.of("eu") == {1: (3, "d"), 2: (1, "c")}
+    assert (world.of("us"), world.position("us")) == ({1: (0, "a")}, 1000)
+
+
 def test_resume_undoes_no_failure_that_was_not_seen(world: World) -> None:
     world.prepare("eu")
     eu = Sender()

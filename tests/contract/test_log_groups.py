@@ -117,28 +117,28 @@ def test_a_group_begins_where_the_first_one_is_and_the_log_keeps_what_follows(lo
     log.first.begin_anew("us", 100)
     for name, through in (("a", 200), ("b", 300)):
         log.stage(name, through)
-    assert log.first.applied({"eu": 200}) == ["a"]
+    assert log.first.applied({"eu": 200}).names == ["a"]
     assert log.blue.positions() == {}, "it hears nothing yet"
     log.blue.begin_anew("eu", 0)
     assert log.blue.positions() == {"eu": StagedPosition(lsn=300, ended=300, number=2, applied=200)}
     assert set(log.blue.wanted()) == {"eu"}
     log.stage("c", 400)
-    assert log.first.applied({"eu": 400}, removed=["a"]) == []
+    assert log.first.applied({"eu": 400}, removed=["a"]).names == []
     assert log.first.positions()["eu"].applied == 400
     assert (log.numbers(), set(log.first.objects()), set(log.blue.needed())) == ([2, 3], {"b", "c"}, {"b", "c"})
     assert log.first.count() == log.blue.count() == 2
-    assert log.blue.applied({"eu": 300}) == ["b"], "each of them says so"
-    assert log.first.applied({}) == ["b"]
-    assert log.blue.applied({"eu": 400}, removed=["b"]) == ["c"]
-    assert log.first.applied({}, removed=["c"]) == []
+    assert log.blue.applied({"eu": 300}).names == ["b"], "each of them says so"
+    assert log.first.applied({}).names == ["b"]
+    assert log.blue.applied({"eu": 400}, removed=["b"]).names == ["c"]
+    assert log.first.applied({}, removed=["c"]).names == []
     assert log.blue.positions()["eu"] == dataclasses.replace(log.first.positions()["eu"], applied=400)
 
 
 def test_what_the_group_has_is_kept_for_the_first_one(heard: Log) -> None:
     heard.stage("a", 200)
-    assert heard.blue.applied({"eu": 200}) == []
+    assert heard.blue.applied({"eu": 200}).names == []
     assert heard.first.positions()["eu"].applied == 100
-    assert heard.first.applied({"eu": 200}) == ["a"]
+    assert heard.first.applied({"eu": 200}).names == ["a"]
 
 
 def test_a_group_that_is_retired_keeps_nothing(heard: Log) -> None:
@@ -155,7 +155,7 @@ def test_a_group_that_is_retired_keeps_nothing(heard: Log) -> None:
         heard.blue._lease.give_back()  # type: ignore[attr-defined]
     heard.retire()
     assert heard.first.groups() == []
-    assert heard.first.applied({}) == ["a"]
+    assert heard.first.applied({}).names == ["a"]
     for late in (lambda: heard.blue.applied({"eu": 200}), lambda: heard.blue.rejoin("eu")):
         with pytest.raises(StateTaken):
             late()
@@ -163,11 +163,11 @@ def test_a_group_that_is_retired_keeps_nothing(heard: Log) -> None:
 
 def test_a_source_that_the_group_hears_no_more_is_kept_for_it_no_more(heard: Log) -> None:
     heard.stage("a", 200)
-    assert heard.first.applied({"eu": 200}) == []
+    assert heard.first.applied({"eu": 200}).names == []
     heard.blue.withdraw("eu")
     assert (heard.blue.positions(), set(heard.blue.wanted())) == ({}, set())
     assert heard.first.positions()["eu"].lsn == 200, "it is the first one's as before"
-    assert heard.first.applied({}) == ["a"]
+    assert heard.first.applied({}).names == ["a"]
     heard.blue.forget("nobody")
     heard.blue.rejoin("eu")
     assert heard.blue.positions() == {}
@@ -209,7 +209,7 @@ def test_a_group_has_to_begin_anew_with_a_source_that_does(heard: Log) -> None:
     heard.blue.rejoin("eu")
     assert heard.blue.positions() == {}, "the log has not what it lacks"
     heard.stage("b", 300)
-    assert heard.first.applied({"eu": 300}) == ["a", "b"], "nothing is kept for a lake that is copied first"
+    assert heard.first.applied({"eu": 300}).names == ["a", "b"], "nothing is kept for a lake that is copied first"
     heard.blue.begin_anew("eu", 0)
     assert heard.blue.positions()["eu"].applied == 300
     heard.first.forget("eu")
@@ -260,8 +260,8 @@ def test_a_group_that_is_promoted_and_the_first_one_change_places(heard: Log) ->
     assert old.positions()["eu"].applied == 300
     assert [one.name for one in heard.first.groups()] == ["old"]
     assert [one.through for one in heard.first.slices("eu", 0, through=200, most=9)] == [300, 400]
-    assert heard.first.applied({"eu": 400}) == ["0", "1"]
-    assert old.applied({"eu": 400}) == ["0", "1", "2"]
+    assert heard.first.applied({"eu": 400}).names == ["0", "1"]
+    assert old.applied({"eu": 400}).names == ["0", "1", "2"]
     with pytest.raises(StateTaken):
         heard.blue.withdraw("eu")
 

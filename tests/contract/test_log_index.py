@@ -94,6 +94,25 @@ def test_it_is_known_what_is_needed_and_where_that_is(index: LogIndex) -> None:
     assert (set(index.objects()), set(index.needed())) == ({"a"}, set()), "it is known until it is gone"
 
 
+def test_it_is_known_what_names_of_objects_begin_with(index: LogIndex) -> None:
+    assert index.word() == index.open().log
+
+
+def test_of_much_that_is_needed_some_is_named(index: LogIndex) -> None:
+    index.begin_anew("eu", 100)
+    at = position(100, 0)
+    for number, name in enumerate("cab"):
+        first = 2 * number + 1
+        slices = [piece("eu", one, 100 + one, name) for one in (first, first + 1)]
+        after = position(102 + first, first + 1)
+        index.append(name, slices, {"eu": (at, after)})
+        at = after
+    found = [list(index.needed(most)) for most in (1, 2, 3, 9)]
+    assert found == [["a"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
+    index.applied({"eu": 104})
+    assert list(index.needed()) == ["b"]
+
+
 def test_a_source_may_move_without_an_object(index: LogIndex) -> None:
     index.begin_anew("eu", 100)
     index.append("a", [], {"eu": (position(100, 0), position(150, 1, ended=0))})
@@ -130,16 +149,16 @@ def test_what_is_applied_goes_and_objects_of_which_nothing_is_needed(index: LogI
         "eu": (position(100, 0), position(200, 1)), "us": (position(100, 0), position(200, 1)),
     })  # fmt: skip
     index.append("b", [piece("eu", 2, 300, "b")], {"eu": (position(200, 1), position(300, 2))})
-    assert index.applied({"eu": 199}) == []
-    assert index.applied({"eu": 200}) == []
+    assert index.applied({"eu": 199}).names == []
+    assert index.applied({"eu": 200}).names == []
     assert (numbers(index, "eu"), numbers(index, "us")) == ([2], [1])
-    assert index.applied({"eu": 150, "us": 250}) == ["a"]
+    assert index.applied({"eu": 150, "us": 250}).names == ["a"]
     assert index.positions()["eu"].applied == 200, "it never goes back"
-    assert index.applied({"eu": 300}) == ["a", "b"], "it is not said to be removed"
-    assert index.applied({}, most=1) == ["a"]
-    assert index.applied({}, removed=["a"]) == ["b"]
+    assert index.applied({"eu": 300}).names == ["a", "b"], "it is not said to be removed"
+    assert index.applied({}, most=1).names == ["a"]
+    assert index.applied({}, removed=["a"]).names == ["b"]
     assert (set(index.objects()), numbers(index, "eu")) == ({"b"}, [])
-    assert index.applied({}, removed=["b"]) == []
+    assert index.applied({}, removed=["b"]).names == []
     assert index.positions()["eu"] == StagedPosition(lsn=300, ended=300, number=2, applied=300)
 
 
@@ -175,11 +194,11 @@ def test_another_past_has_nothing_of_the_one_before(index: LogIndex) -> None:
     assert (numbers(index, "eu"), index.positions()["eu"]) == (
         [], StagedPosition(lsn=50, ended=0, number=1, applied=50),
     )  # fmt: skip
-    assert index.applied({}) == ["a"]
+    assert index.applied({}).names == ["a"]
     index.append("b", [piece("eu", 2, 80, "b")], {"eu": (position(50, 1), position(80, 2))})
     index.forget("eu")
     assert (index.positions(), numbers(index, "eu")) == ({}, [])
-    assert index.applied({}, removed=["a"]) == ["b"]
+    assert index.applied({}, removed=["a"]).names == ["b"]
 
 
 def order(*publications: str) -> StreamOrder:
@@ -233,16 +252,16 @@ def test_an_order_stands_until_another_one_is_given_or_it_is_withdrawn(index: Lo
     assert index.answers() == {"eu": answer}
     index.give("eu", order("p"), KnownPast())
     assert index.answers() == {"eu": answer}
-    index.give("eu", order("p", "q"), known)
+    assert index.give("eu", order("p", "q"), known), "it stands"
     assert index.orders()["eu"].past > first.past
     assert index.answers() == {}, "what was said was said to another one"
-    index.give("eu", order("p", "q"), KnownPast(), is_again=True)
+    assert index.give("eu", order("p", "q"), KnownPast(), is_again=True)
     last = index.orders()["eu"]
     assert (last.order, last.known) == (order("p", "q"), KnownPast())
-    index.give("eu", order("p"), known, is_again=True)
+    assert not index.give("eu", order("p"), known, is_again=True)
     assert index.orders() == {"eu": last}, "who tells late of an order of before brings it back"
     index.withdraw("eu")
-    index.give("eu", order("p", "q"), known, is_again=True)
+    assert not index.give("eu", order("p", "q"), known, is_again=True)
     assert index.orders() == {}
     index.withdraw("nobody")
 

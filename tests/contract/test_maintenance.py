@@ -73,7 +73,9 @@ class Hands:
         with self.table.lock:
             self.table.follow()
             policy = Policy(target_bytes=1 << 27, min_files=2, max_dead_share=0.3)
-            groups = groups or policy.plan(facts(self.table, policy.target_bytes), full=True)
+            groups = groups or policy.plan(
+                facts(self.table, [*self.table.index.files], policy.target_bytes), full=True
+            )
             definition = self.table.definition
             keys = self.world.lake.engine.readers.job(definition) if definition.has_unique_keys else None
             return Rewrite.plan(self.table, groups, keys)
@@ -341,7 +343,7 @@ def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
     eu = Sender()
     spread(world, eu, 20)
     with hands.table.lock:
-        group = FileGroup(files=tuple(facts(hands.table, 1 << 27)))
+        group = FileGroup(files=tuple(facts(hands.table, [*hands.table.index.files], 1 << 27)))
         rewrite = Rewrite.plan(hands.table, [group], world.lake.engine.readers.job(hands.table.definition), ("id",))
     rewrite.write(hands.jobs, 1)
     world.applied(work(eu.one(delete(7), update(8, 88, SAME))))
@@ -397,6 +399,25 @@ def _at_random(world: IcebergWorld) -> None:
     assert oracle_rows == truth
 
 
+def test_a_table_that_someone_gives_a_newer_format_goes_on(old_world: IcebergWorld) -> None:
+    """Rows that died by position deletes stay dead by the deletion vectors that come in their place."""
+    world = old_world
+    world.prepare("eu")
+    world.copy("eu", *((key, key, "x") for key in range(10)))
+    eu = Sender()
+    world.applied(work(eu.one(update(1, 11), delete(2), insert(20), insert(21))))
+    world.sql(f"ALTER TABLE {world.catalog}.{TARGET} SET TBLPROPERTIES ('format-version'='3')")
+    for number in range(3):
+        world.applied(work(eu.one(update(1, number), delete(3 + number), insert(30 + number))))
+    world.applied(work(eu.one(delete(20))))
+    wanted = {0, 1, 6, 7, 8, 9, 21, 30, 31, 32}
+    assert world.of("eu").keys() == {row["id"] for row in world.spark_rows()} == wanted
+    upkeep = world.lake.maintenance.run(TARGET, full=True)
+    assert (upkeep.files, upkeep.delete_files) == (1, 0)
+    world.applied(work(eu.one(update(6, 66, SAME))))
+    assert (world.of("eu").keys(), world.of("eu")[6], world.of("eu")[1]) == (wanted, (66, "x"), (2, "b"))
+
+
 def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(world: IcebergWorld) -> None:
     """Of a table that only grows, in which large values that did not change come from the row before."""
     random_ = random.Random(5)  # noqa: S311
@@ -420,7 +441,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
     for _ in range(12):
         for _ in range(random_.randrange(3)):
             change(*(random_.randrange(6) for _ in range(3)), is_same=random_.random() < 0.5)
-        files = sorted(facts(hands.table, 1 << 27), key=lambda file: file.age)
+        files = sorted(facts(hands.table, [*hands.table.index.files], 1 << 27), key=lambda file: file.age)
         first = random_.randrange(len(files))
         run = files[first : first + random_.randrange(2, 5)]
         if len(run) > 1:
@@ -645,6 +666,24 @@ def test_orphans_of_another_table_and_young_ones_stay(world: IcebergWorld) -> No
     assert [file.exists() for file in files] == [False, True, True]
     assert len(world.rows()) == 8
     assert len(world.rows("shop.items_2")) == 1
+
+
+def test_a_table_that_was_renamed_away_keeps_its_files(world: IcebergWorld) -> None:
+    """A new one of the earlier name gets the same folder, and knows none of them."""
+    hands = prepared(world)
+    spread(world, Sender(), 8)
+    folder = Path(urllib.parse.urlparse(hands.table.definition.location).path) / "data"
+    world.lake.let_go(TARGET)
+    world.sql(f"ALTER TABLE {world.catalog}.{TARGET} RENAME TO shop.kept")
+    world.prepare("eu")
+    made = world.lake.table(TARGET)
+    assert Path(urllib.parse.urlparse(made.definition.location).path) == folder.parent
+    (folder / "kvsz-orphan.parquet").write_bytes(b"x")
+    orphans = Orphans(world.lake.engine.catalog, 0.0, folder.parent / "o")
+    assert orphans.remove(made, -60.0) == []
+    assert len(world.spark_rows("shop.kept")) == 8
+    world.sql(f"DROP TABLE {world.catalog}.shop.kept PURGE")
+    assert [path.rpartition("/")[2] for path in orphans.remove(made, -60.0)] == ["kvsz-orphan.parquet"]
 
 
 def _indexed(caplog: pytest.LogCaptureFixture) -> list[int]:

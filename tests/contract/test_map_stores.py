@@ -38,7 +38,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], MapSt
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def database_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], MapStore]:
-    """Return the store, if it is a database: a file has one owner, and a person who edits it locks nobody out."""
+    """Return the store, if it is a database."""
     is_postgres = request.param == "postgres"
     text = request.getfixturevalue("database").url if is_postgres else f"sqlite:{tmp_path / 'map.db'}"
     return lambda: named(text)
@@ -99,9 +99,8 @@ def test_its_stamp_tells_that_it_was_written(opened: Callable[[], MapStore]) -> 
     assert store.stamp() != known
 
 
-def test_of_many_who_write_at_once_none_is_overwritten_unseen(database_of: Callable[[], MapStore]) -> None:
+def test_of_many_who_write_at_once_none_is_overwritten_unseen(opened: Callable[[], MapStore]) -> None:
     """Each adds a line to what it has read, and tries again when somebody was quicker: no line is lost."""
-    opened = database_of
     opened().exchange("", NOTHING)
     together = threading.Barrier(4)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,10 +14,11 @@ import pytest
 from kuvasz.errors import StateError
 from kuvasz.model import TableName
 from kuvasz.parking.coordinated_logs import CoordinatedLogs
-from kuvasz.parking.log_folder import LogFolder
+from kuvasz.parking.log_folder import FOLDER, LogFolder
 from kuvasz.parking.memory import MemoryLogs
 from kuvasz.parking.ports import LogDamaged, LogStore, TableLog
 from kuvasz.route.parts import Change
+from kuvasz.seal.sealing_secrets import SealingSecrets
 from kuvasz.state.coordinator import pieces
 from kuvasz.state.coordinator.store import CoordinatorStore
 from tests.support.changes import Sender, again, insert, relation
@@ -34,6 +36,8 @@ class Place:
 
     open: Callable[[], LogStore]
     elsewhere: Callable[[], LogStore] | None = None  #: the same for a process of another machine
+    #: makes a backup of all logs, and of nothing else; returns what puts it back. None: nobody can
+    backup: Callable[[], Callable[[], None]] | None = None
 
     def create(self) -> TableLog:
         return self.open().create(T, S)
@@ -44,22 +48,55 @@ class Place:
         return (self.elsewhere or self.open)().load(T, S, log.id)
 
 
-@pytest.fixture(params=["folder", "memory", pytest.param("coordinator", marks=pytest.mark.postgres)])
+@pytest.fixture(
+    params=[
+        "folder", "sealed folder", "memory", pytest.param("coordinator", marks=pytest.mark.postgres),
+        pytest.param("sealed coordinator", marks=pytest.mark.postgres),
+    ]
+)  # fmt: skip
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    if request.param == "folder":
-        yield Place(open=lambda: LogFolder(tmp_path))
+    secrets = SealingSecrets("a secret of sixteen characters" if "sealed" in request.param else None)
+    if request.param.endswith("folder"):
+        yield Place(open=lambda: LogFolder(tmp_path, secrets), backup=lambda: files_copied(tmp_path / FOLDER))
     elif request.param == "memory":
         memory = MemoryLogs()
         yield Place(open=lambda: memory)
     else:
-        url, machines = request.getfixturevalue("database").url, itertools.count()
+        database, machines = request.getfixturevalue("database"), itertools.count()
+        url = database.url
         store = CoordinatorStore(lambda: url, "tests", tmp_path / "state", 30.0)
         assert store._lease.take("tests", "") is None
         yield Place(
-            open=lambda: CoordinatedLogs(tmp_path / "here", store.pieces),
-            elsewhere=lambda: CoordinatedLogs(tmp_path / f"machine {next(machines)}", store.pieces),
+            open=lambda: CoordinatedLogs(tmp_path / "here", store.pieces, secrets),
+            elsewhere=lambda: CoordinatedLogs(tmp_path / f"machine {next(machines)}", store.pieces, secrets),
+            backup=lambda: rows_copied(database, "piece"),
         )
         store._database.close()
+
+
+def files_copied(folder: Path) -> Callable[[], None]:
+    """Copy a folder; return what puts the copy in its place."""
+    copy = folder.with_name("backup")
+    shutil.copytree(folder, copy)
+
+    def put_back() -> None:
+        shutil.rmtree(folder)
+        copy.rename(folder)
+
+    return put_back
+
+
+def rows_copied(database: Database, *tables: str) -> Callable[[], None]:
+    """Copy tables of the coordinator; return what puts the copies in their places."""
+    for table in tables:
+        database.execute(f"CREATE TABLE public.{table} AS TABLE kuvasz.{table}")
+
+    def put_back() -> None:
+        for table in tables:
+            database.execute(f"DELETE FROM kuvasz.{table}")
+            database.execute(f"INSERT INTO kuvasz.{table} TABLE public.{table}")
+
+    return put_back
 
 
 def append(log: TableLog, changes: list[Change], through: int, *, is_open: bool = False) -> None:
@@ -220,6 +257,45 @@ def test_without_room_nothing_is_added_and_parts_are_gone(place: Place) -> None:
     assert not log.append([eu.segment([(lsn, [insert(3)])])], lsn + 8, is_open=False, most_bytes=size + 1)
     assert log.size == size
     assert rows(place.load(log).read(0, ROOM)) == [facts(whole)]
+
+
+def test_an_older_copy_of_a_log_is_told_from_the_log(place: Place) -> None:
+    """It agrees with itself, and what is not in it was confirmed to its source."""
+    if place.backup is None:
+        pytest.skip("nobody can put back what ends with its process")
+    log, eu = place.create(), Sender()
+    append(log, [eu.one(insert(1))], 1108)
+    put_back = place.backup()
+    append(log, [eu.one(insert(2)), eu.part(eu.commit_lsn(), insert(3))], 1208, is_open=True)
+    same = place.load(log)
+    assert (same.last_lsn, same.is_there) == (1200, True)
+    same.close()
+    put_back()
+    for opened in (place.open, place.elsewhere or place.open):
+        with pytest.raises(LogDamaged, match=r"is an older copy: it ends at 0/44C, and had changes up to 0/4B0$"):
+            opened().load(T, S, log.id)
+        with pytest.raises(LogDamaged, match="is an older copy"):
+            opened().unfinished_lsn(T, S)
+    fresh = place.create()
+    assert place.load(fresh).last_lsn == 0, "another log is begun, whatever became of the one before"
+    place.open().remove(T, S)
+    assert place.open().unfinished_lsn(T, S) == 0
+
+
+@pytest.mark.postgres
+def test_a_coordinator_that_was_set_back_is_told_by_who_had_the_log_last(database: Database, tmp_path: Path) -> None:
+    store = CoordinatorStore(lambda: database.url, "tests", tmp_path / "state", 30.0)
+    assert store._lease.take("tests", "") is None
+    here = CoordinatedLogs(tmp_path / "here", store.pieces)
+    log, eu = here.create(T, S), Sender()
+    append(log, [eu.one(insert(1))], 1108)
+    put_back = rows_copied(database, "piece", "document")
+    append(log, [eu.one(insert(2))], 1208)
+    log.close()
+    put_back()
+    with pytest.raises(LogDamaged, match="is an older copy"):
+        here.load(T, S, log.id)
+    store._database.close()
 
 
 @pytest.mark.postgres

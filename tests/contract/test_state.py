@@ -22,7 +22,7 @@ ITEMS, OTHERS = ("shop.items", "shop_eu"), ("shop.others/x", "shop_us")
 NOTE = Note(paused_at=5.5, is_resync_due=True, failed_at=3.0, message="wrong\nvalue", hint=None)
 KNOWN = SourceRecord(
     system_id="71", timeline=3, history=1, confirmed_lsn=0x1_0000_0000, started_us=5, proved_lsn=0x1_0000_0003,
-    witness=Applied(0x1_0000_0005, 700, 9), looked_lsn=0x1_0000_0007,
+    witness=Applied(0x1_0000_0005, 700, 9), looked_lsn=0x1_0000_0007, rest_xid=0x1_0000_0009,
 )  # fmt: skip
 
 
@@ -158,6 +158,15 @@ def test_no_number_is_given_twice(place: Place) -> None:
     numbers.rename("tbl", old, new)
     numbers.rename("tbl", ("shop", "nobody"), other)
     assert place.open().numbers.given("tbl", [new, other, old]) == {new: 1, other: 3, old: 4}, "2 is gone for good"
+
+
+def test_a_number_stays_with_an_entry_that_comes_by_a_name_which_was_announced(place: Place) -> None:
+    numbers = place.open().numbers
+    assert numbers.given("tbl", [("old",), ("other",)]) == {("old",): 1, ("other",): 2}
+    numbers.announce("tbl", ("old",), ("new",))
+    numbers.announce("tbl", ("other",), ("another",))
+    numbers.announce("tbl", ("other",), ("other",))
+    assert place.open().numbers.given("tbl", [("new",), ("another",)]) == {("new",): 1, ("another",): 3}
 
 
 def test_numbers_are_brought_from_another_store_with_those_that_are_gone(place: Place) -> None:

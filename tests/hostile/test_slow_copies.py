@@ -9,7 +9,7 @@ import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
-from kuvasz.sync.tables import copies
+from kuvasz.sync.tables import copy_snapshot
 from tests.support.lake import LakeFolder, Pipeline
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.proxy import proxy
@@ -31,7 +31,7 @@ def slow(postgres16: EmbeddedPostgres) -> Iterator[Database]:
 def test_a_copy_that_comes_slowly_keeps_neither_streams_nor_large_copies_of_others_waiting(
     monkeypatch: pytest.MonkeyPatch, lake_folder: LakeFolder, database: Database, slow: Database
 ) -> None:
-    monkeypatch.setattr(copies, "_RANGE_BYTES", RANGE_BYTES)
+    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", RANGE_BYTES)
     for one, rows in ((database, 3000), (slow, 40_000)):
         one.execute("CREATE TABLE items (id int PRIMARY KEY, body text)")
         one.execute(f"INSERT INTO items SELECT i, repeat(md5(i::text), 16) FROM generate_series(1, {rows}) i")

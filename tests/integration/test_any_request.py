@@ -17,7 +17,7 @@ from kuvasz.admin.api.verify_request import VerificationRequests
 from kuvasz.admin.entries.source_shelf import SourceShelf
 from kuvasz.admin.erasures.erasure_book import ErasureBook
 from kuvasz.admin.server import serve
-from kuvasz.verbs.served.looks import LOOKS
+from tests.support.looks import looks
 from tests.support.writable_world import WritableWorld
 
 schemathesis = pytest.importorskip("schemathesis", reason="`make setup-dev` installs it")
@@ -39,29 +39,8 @@ class Client:
     async def _serve(self) -> None:
         world = self._world
         world.app.restart = lambda: None  # type: ignore[method-assign]
-        drafted = {"text": "", "variables": {}, "tables": 0, "left_out": 0}
-        found = {
-            "check": [],
-            "plan": [],
-            "drift": [],
-            "asof": {"time": None, "lsns": {}, "tables": []},
-            "init": drafted,
-            "notes": [],
-            "trace": {"tables": []},
-            "wait": lambda _: {
-                "reached": True,
-                "stuck": False,
-                "seconds": 0,
-                "through": None,
-                "lsns": {},
-                "silent": [],
-                "tables": [],
-            },
-            "erase": {"would": "", "leaving": []},
-        }
-        looks = {**LOOKS, **{name: lambda *_, answer=answer: answer for name, answer in found.items()}}
         book = ErasureBook(world.app.config.pipeline.state_folder)
-        async with serve(world.app, world.stored, (), world.loaded, looks, book) as server:
+        async with serve(world.app, world.stored, (), world.loaded, looks(), book) as server:
             self.url, self.token = str(server.url), server.token
             self._is_up.set()
             await self._end.wait()

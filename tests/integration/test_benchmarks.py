@@ -12,10 +12,14 @@ import pytest
 from benchmarks import __main__ as harness
 from benchmarks import reference, shapes, stages, subject, workload
 from benchmarks import run as runs
+from benchmarks.log_counts import LogCounts
+from benchmarks.outcome import Outcome
 from benchmarks.profiles import collapse
 from benchmarks.registry import SCENARIOS
 from benchmarks.targets import TARGETS
 from kuvasz.demo.fingerprint import postgres_query
+from kuvasz.state.coordinator.store import CoordinatorStore
+from kuvasz.state.staged.ports import StagedPosition, StagedSlice
 
 pytestmark = pytest.mark.postgres
 
@@ -150,6 +154,7 @@ def test_a_run_that_loses_a_row_prints_no_result(stand_in, tmp_path, capsys):
         ("transaction", (), ["ratio to bare reader", "RSS growth"]),
         ("fan-in-3", ("--sources", "2"), ["ratio to pg_recvlogical"]),
         ("idle", (), ["CPU of one core"]),
+        ("about", (), ["CPU of one core, without", "CPU of one core, with"]),
         ("growth", (), ["commit time, last to first", "CPU per row, last to first"]),
     ],
 )
@@ -174,6 +179,16 @@ def test_a_backlog_is_drained_into_null_sinks_and_then_by_kuvasz_itself(tmp_path
     assert found["up to decoding"] > 0
     assert found["up to folding"] > 0
     assert found["rows compared"] > 2000  # nothing of the backlog was lost to the sinks
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_rows_are_traced_behind_snapshots_that_changed_others(tmp_path):
+    found = measured(tmp_path, "trace")
+
+    assert found["snapshots"] == 13, "the copy, and one for each transaction"
+    assert 0 < found["trace, median"] <= found["trace, slowest"] < 60
+    assert found["rows compared"] == 2000
 
 
 def test_the_index_is_measured_without_a_server_and_as_often_as_asked(tmp_path):
@@ -304,3 +319,35 @@ def test_the_references_count_all_rows(database, tmp_path):
         "SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = 's'"
     )
     assert confirmed >= mark.lsn - 1000
+
+
+def test_what_a_staged_log_asks_of_coordinator_and_store_is_counted(database, tmp_path):
+    store = CoordinatorStore(lambda: database.url, "tests", tmp_path, 30.0)
+    assert store._lease.take("replicates", "") is None
+    index = store.log_index
+    index.open()
+    index.begin_anew("eu", 1)
+    counts, outcome = LogCounts(database.url), Outcome()
+    for number in range(1, 31):
+        at = index.positions()["eu"]
+        piece = StagedSlice(
+            source="eu",
+            first=number,
+            last=number,
+            through=at.lsn + 1,
+            is_open=False,
+            object=str(number),
+            at=0,
+            size=1,
+        )
+        after = StagedPosition(lsn=at.lsn + 1, ended=at.lsn + 1, number=number)
+        index.append(piece.object, [piece], {"eu": (at, after)})
+    names = index.applied({"eu": at.lsn + 1}).names
+    index.applied({}, names[:10])
+    store._database.close()  # its sessions tell what they did
+    counts.add(outcome)
+    found = {figure.name: figure.value for figure in outcome.figures}
+    assert found["objects written"] == pytest.approx(3 * found["objects removed"])
+    assert found["objects written"] > 1
+    assert found["coordinator's rows written"] > 3 * found["objects written"]
+    assert found["coordinator's transactions"] > found["objects written"]

@@ -23,12 +23,16 @@ from kuvasz.state.coordinator.member import CoordinatedMember
 from kuvasz.state.coordinator.store import FILE, CoordinatorStore
 from kuvasz.state.folder import StateFolder
 from kuvasz.state.ports import KnownFile, Note, SourceRecord
+from kuvasz.sync import group_shares
+from kuvasz.verbs.sources.erasing import ERASES
 from tests.support.postgres import Database
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
 KEY = ("shop.items", "shop_eu")
+
+ROLES_OF_AN_ERASURE = {"read": ClusterRole.READ, "late": ClusterRole.READ, "verb": ClusterRole.ALL}
 
 
 class Node:
@@ -309,6 +313,24 @@ def test_a_verb_owns_what_is_remembered_only_while_nobody_replicates(
     assert one.store.notes.all() == {KEY: Note(paused_at=1.0)}
 
 
+def test_rows_are_erased_only_while_nobody_reads(node: Callable[..., Node]) -> None:
+    """What is staged meanwhile might have some of them, which no receipt would know."""
+    read, late, verb = (node(name, 2.0, role) for name, role in ROLES_OF_AN_ERASURE.items())
+    assert read.take()
+    assert late.take()
+    late.sleep()
+    assert verb.member.take("notes a pause in it", "") is None, "for that nobody has to be stopped who reads"
+    verb.store._lease.give_back()
+    assert verb.member.take(ERASES, "") is not None
+    read.member.leave()
+    wait_until(lambda: verb.member.take(ERASES, "") is None, "of the other one nobody has heard for a lease")
+    with late.store._database.session("stage") as session, pytest.raises(StateTaken):
+        late.store._lease.prove(session)
+    assert not node("again", role=ClusterRole.READ).take()
+    verb.store._lease.give_back()
+    assert node("at last", role=ClusterRole.READ).take()
+
+
 def away(database: Database) -> None:
     """Have the coordinator refuse whoever comes, and end those who are there."""
     with psycopg.connect(database.server.url(), autocommit=True) as session:
@@ -365,3 +387,50 @@ def test_what_was_remembered_before_the_cluster_is_brought_once(
         "feeds.json", "files", "numbers.json", "positions", "sources", "tables.json",
     ]  # fmt: skip
     assert StateFolder(tmp_path / "one").notes.all() == {}
+
+
+@pytest.mark.parametrize("role", list(ClusterRole))
+def test_one_that_is_gone_for_good_is_forgotten_and_refused_if_it_wakes(
+    node: Callable[..., Node], database: Database, role: ClusterRole
+) -> None:
+    gone, other = node("gone", 3.0, role), node("other", 3.0, role)
+    assert gone.take()
+    name = gone.member.node
+    wait_until(lambda: any(one.name == name for one in other.member.nodes()), "it is signed")
+    with pytest.raises(ConfigError, match="was heard of within the last 3 s"):
+        other.member.forget(name)
+    gone.sleep()
+    wait_until(lambda: _forgotten(other, name), "it is late")
+    assert not other.member.forget(name), "nothing is known of it any more"
+    assert database.execute("SELECT FROM kuvasz.lease WHERE owner = %s", (name,)) == []
+    assert other.member.holder() is None, "whoever takes its place goes by its own map"
+    with pytest.raises(StateTaken):
+        gone.store.notes.put({KEY: Note(paused_at=1.0)})
+
+
+def test_groups_of_one_that_is_gone_for_good_are_anybodys_once_it_is_forgotten(node: Callable[..., Node]) -> None:
+    """Nobody takes them else who has another map than it had, and that went with its machine."""
+    gone, other = (node(name, 3.0, ClusterRole.APPLY) for name in ("gone", "other"))
+    for one in (gone, other):
+        assert one.take()
+        one.store.groups.open()
+    assert list(gone.store.groups.hold({"shop": 3}, "its map")) == ["shop"]
+    gone.sleep()
+    wait_until(lambda: not other.store.groups.shared().held["shop"].lives, "it is late")
+    left = other.store.groups.shared()
+    assert group_shares.left_by(left, "map") == gone.member.node
+    assert group_shares.share_of(left, {"shop": "shop"}, "map").taken == []
+    wait_until(lambda: _forgotten(other, gone.member.node), "it is forgotten")
+    found = other.store.groups.shared()
+    assert group_shares.left_by(found, "map") is None
+    assert group_shares.share_of(found, {"shop": "shop"}, "map").taken == ["shop"]
+    assert list(gone.store.groups.hold({"shop": 3}, "its map")) == []  # it wakes
+    with pytest.raises(StateTaken):
+        gone.store.groups.release(["shop"])
+    assert other.store._lease.living_appliers() == [other.member.node]
+
+
+def _forgotten(by: Node, name: str) -> bool:
+    with contextlib.suppress(ConfigError):
+        return by.member.forget(name)
+    return False

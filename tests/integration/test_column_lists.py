@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import psycopg
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from kuvasz.source import conninfo
 from kuvasz.state.tables import State
 from kuvasz.sync.context.publications import Publications
-from kuvasz.verbs import check, plan
+from tests.support import publishing
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import Rows, source_rows
 from tests.support.postgres import Database, needs
@@ -56,11 +56,8 @@ def listed(database: Database) -> set[str] | None:
     return None if rows[0][0] else {name for _, name in rows}
 
 
-@contextmanager
-def running(lake: LakeFolder, database: Database, entry: Mapping[str, object]) -> Iterator[Pipeline]:
-    with Pipeline(lake.config(group({"eu": database}, {"people": dict(entry)})), lake) as pipeline:
-        pipeline.wait_streaming()
-        yield pipeline
+def running(lake: LakeFolder, database: Database, entry: Mapping[str, object]) -> AbstractContextManager[Pipeline]:
+    return publishing.running(lake, database, "people", entry)
 
 
 def assert_equal(pipeline: Pipeline, database: Database, *columns: str) -> None:
@@ -76,7 +73,7 @@ def rows(database: Database, *columns: str) -> Rows:
 def told(caplog: pytest.LogCaptureFixture) -> Callable[[str], int]:
     """How often a message was logged."""
     caplog.set_level("INFO", logger="kuvasz")
-    return lambda message: sum(record.getMessage() == message for record in caplog.records)
+    return lambda message: publishing.times_told(caplog, message)
 
 
 @pytest.mark.parametrize("entry", [EXCLUDE, COLUMNS])
@@ -124,7 +121,7 @@ def test_a_table_that_follows_gets_a_list_and_misses_nothing(
         change(database, 5)
         assert_equal(pipeline, database, "id", "a", "b")
     assert told("table copied") == 1
-    assert told("a table missed changes of its source, and is compared with it") == 0
+    assert told("a table was not published without interruption, and is compared with its source") == 0
 
 
 def test_a_column_that_is_added_is_taken_whole(
@@ -414,11 +411,7 @@ def test_check_and_plan_know_of_the_list(database: Database, lake_folder: LakeFo
     fill(database)
 
     def told(entry: dict) -> tuple[list[str], list[str]]:
-        config = lake_folder.config(group({"eu": database}, {"people": entry}))
-        (planned,) = plan.plans(config)
-        assert planned.error is None
-        found = check.findings(config)
-        return list(planned.statements), [f"{one.value} {one.fix}" for one in found if one.check == "publication"]
+        return publishing.verbs_say(lake_folder, database, "people", entry)
 
     (create,), (value,) = told(EXCLUDE)
     assert 'FOR TABLE ONLY "public"."people" ("id", "a", "b")' in create

@@ -14,7 +14,7 @@ from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
 from kuvasz.sync.context.slot import Slot
-from kuvasz.sync.tables import copies
+from kuvasz.sync.tables import copy_snapshot
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
@@ -84,7 +84,7 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
         return read(*arguments)
 
     monkeypatch.setattr(CopiedFiles, "_range", counted)
-    monkeypatch.setattr(copies, "_RANGE_BYTES", 8 * 8192)
+    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", 8 * 8192)
     return done.append
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,14 +14,15 @@ from kuvasz.config.model import TableConfig
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.lake.executors.analyzer import spark_type
 from kuvasz.lake.format.schema import source_type
-from kuvasz.model import Relation, TableName
+from kuvasz.model import Relation, ReplicaIdentity, TableName
 from kuvasz.modes.row_rules import readable
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
-from kuvasz.sync.rules.copy_condition import copy_condition
+from kuvasz.sync.rules.left_out import row_filters
+from kuvasz.sync.rules.left_out.copy_condition import copy_condition
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database
+from tests.support.postgres import Database, needs
 from tests.support.proxy import proxy
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -125,6 +127,40 @@ def test_a_row_that_spark_takes_is_never_left_at_the_source(
         spec = SourceTableSpec(table=NAME, config=config, namespace="shop", target="t", has_sid=False)
         if condition := copy_condition(spec, odd):
             known[text] = condition
+    assert_superset(database, odd, spark_session, known, seed)
+
+
+def test_a_row_filter_that_the_server_takes_lets_each_row_pass_that_spark_takes(
+    database: Database, odd: Relation, spark_session: SparkSession
+) -> None:
+    needs(database.server, 15, "row filters")
+    with conninfo.connect(database.url) as session:
+        table = introspect.load_relation(session, NAME)
+    full = dataclasses.replace(
+        table, relation=dataclasses.replace(table.relation, identity=ReplicaIdentity.FULL), is_owned=True
+    )
+    draw = random.Random()  # noqa: S311 (no secret)
+    seed = draw.randint(0, 10**9)
+    draw.seed(seed)
+    made = filters(draw)
+    known: dict[str, str] = {}
+    while len(known) < 150:
+        text = next(made)
+        config = TableConfig(filter=text, row_filter=True)
+        spec = SourceTableSpec(table=NAME, config=config, namespace="shop", target="t", has_sid=False)
+        condition = row_filters.wanted(spec, full)
+        if condition and text not in known:
+            known[text] = condition
+            by = f"CREATE PUBLICATION p{len(known)} FOR TABLE ONLY public.odd WHERE ({condition})"
+            assert database.takes(by), f"seed {seed}: {by}"
+    assert any("::uuid" in condition for condition in known.values())
+    assert_superset(database, odd, spark_session, known, seed)
+
+
+def assert_superset(
+    database: Database, odd: Relation, spark_session: SparkSession, known: Mapping[str, str], seed: int
+) -> None:
+    """PostgreSQL takes each row by a condition that Spark takes by the filter."""
     expected = spark_rows(spark_session, odd, database, list(known))
     conditions = ", ".join(f"coalesce(({condition}), false)" for condition in known.values())
     with conninfo.connect(database.url) as session:

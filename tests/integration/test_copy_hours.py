@@ -12,7 +12,7 @@ from kuvasz.config.load import load
 from kuvasz.state.tables import State, TableState
 from kuvasz.sync import rejoin
 from kuvasz.sync.rules import copy_plan
-from kuvasz.sync.tables import copies
+from kuvasz.sync.tables import copy_snapshot
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
@@ -68,7 +68,7 @@ def test_a_large_table_is_copied_in_its_hours_and_all_else_streams(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_plan, "LARGE_BYTES", 10 * PAGE)
-    monkeypatch.setattr(copies, "_RANGE_BYTES", 10 * PAGE)
+    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", 10 * PAGE)
     monkeypatch.setattr(rejoin, "_LOOK_S", 0.1)
     for name, rows in (("items", 10), ("large", 20_000)):
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
@@ -106,7 +106,7 @@ def test_a_pause_ends_with_kuvasz(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copy_plan, "LARGE_BYTES", 0)
-    monkeypatch.setattr(copies, "_RANGE_BYTES", PAGE)
+    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", PAGE)
     for name in ("items", "large"):
         database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
     database.execute("INSERT INTO large SELECT i, 1 FROM generate_series(1, 5000) i")

@@ -6,16 +6,18 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import time
+from types import SimpleNamespace
 
 import psycopg
 import pytest
 
 from kuvasz.lake.copies.turns import CopyTurns
 from kuvasz.model import TableName
+from kuvasz.source import snapshot
 from kuvasz.source.conninfo import conninfo
 from kuvasz.source.snapshot import CopyRange
-from kuvasz.sync.tables import copies
-from tests.support.lake import LakeFolder, group
+from kuvasz.sync.tables import copy_snapshot
+from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
 from tests.support.served import ServedPipeline
@@ -68,7 +70,7 @@ def test_tables_that_are_copied_side_by_side_share_the_rate(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And `/status` says while it lasts how fast each is copied, and how long it takes still."""
-    monkeypatch.setattr(copies, "_RANGE_BYTES", 8 * 8192)
+    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", 8 * 8192)
     tables = {}
     for name in ("first", "second"):
         database.execute(f"CREATE TABLE {name} AS SELECT i AS id FROM generate_series(1, 10000) i")
@@ -93,3 +95,27 @@ def test_tables_that_are_copied_side_by_side_share_the_rate(
         assert 20_000 / (time.monotonic() - begin) <= 1.15 * 5000
         for name in tables:
             pipeline.assert_equal(name, source_rows(database.url, name))
+
+
+@pytest.mark.spark
+def test_small_tables_of_a_source_are_copied_in_one_session(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [f"small_{number}" for number in range(12)]
+    for table in tables:
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, v text)")
+        database.execute(f"INSERT INTO {table} SELECT i, repeat('x', i) FROM generate_series(1, 30) i")
+    opened: list[object] = []
+    connect = snapshot.conninfos.connect
+    noted = SimpleNamespace(
+        **{**vars(snapshot.conninfos), "connect": lambda *arguments: opened.append(0) or connect(*arguments)}
+    )
+    monkeypatch.setattr(snapshot, "conninfos", noted)
+    with Pipeline(lake_folder.config(group({"eu": database}, dict.fromkeys(tables))), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert len(opened) == 1, "the catalog, the rows, and whether they are of what the catalog showed"
+        for table in tables:
+            database.execute(f"UPDATE {table} SET v = 'y' WHERE id = 1")
+        pipeline.wait_applied(database)
+        for table in tables:
+            pipeline.assert_equal(table, source_rows(database.url, table, sid="eu"))

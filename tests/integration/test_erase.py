@@ -7,6 +7,8 @@ import dataclasses
 import datetime
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +53,8 @@ TABLES: dict[str, dict[str, Any] | None] = {
     "late": {"initial": "skip"},
     "odd": {"on_bad_value": "reject"},
 }
+#: Of which one row is erased, beside one of a history.
+ONE_ROW = ("kept", "log", "bag")
 DE = SourceSelection(sid="de")
 
 
@@ -182,10 +186,12 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     assert {name: receipt["tables"][f"shop.{name}"]["rows"] for name in TABLES} == before
     assert all(receipt["tables"][f"shop.{name}"]["snapshots_expired"] > 1 for name in TABLES)
     assert [receipt["tables"][f"_kuvasz.{name}"]["rows"] for name in ("events", "rejects")] == [1, 2]
-    assert (world.events(), world.rejected("shop_fr")) == (["Mirabelle is no date"], 2)
-    kept = json.loads(Path(receipt["file"]).read_text())
-    assert kept["sha256"] == erasing.digest(kept)
-    private.public_key().verify(base64.b64decode(kept["signature"]["base64"]), kept["sha256"].encode())
+    assert (sorted(world.events()), world.rejected("shop_fr")) == (
+        ["Mirabelle is no date", "rows are erased for good"],
+        2,
+    )
+    check_kept(receipt, private.public_key())
+    check_by_hand(world.lake.folder, receipt)
     assert world.holding(PLANTED) == []
     assert list(state_of(world.config).verdicts.all()) == [("shop.items", "shop_fr")]
     assert (world.rows("fr"), any(world.rows("de").values())) == (others, False)
@@ -198,6 +204,8 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
         world.fr.execute("DELETE FROM bag WHERE a = 4")
         world.fr.execute("UPDATE prices SET n = 1000 WHERE a = 3")
         world.fr.execute(f"INSERT INTO prices VALUES (9, '{PLANTED}', 1), (9, '{PLANTED}s', 1)")
+        for name in ONE_ROW:
+            world.fr.execute(f"INSERT INTO {name} VALUES (9, '{PLANTED}', 1)")
         pipeline.wait_applied(world.fr)
         world.fr.execute(f"UPDATE prices SET n = 2 WHERE b = '{PLANTED}'")
         pipeline.wait_applied(world.fr)
@@ -208,6 +216,13 @@ def test_nothing_is_left_of_a_tenant_and_the_others_go_on(world: World, database
     check_row(world)
 
 
+def check_kept(receipt: dict[str, Any], public: ed25519.Ed25519PublicKey) -> None:
+    """Check the receipt that was kept."""
+    kept = json.loads(Path(receipt["file"]).read_text())
+    assert kept["sha256"] == erasing.digest(kept)
+    public.verify(base64.b64decode(kept["signature"]["base64"]), kept["sha256"].encode())
+
+
 def key_in(folder: Path, private: ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey) -> SigningKey:
     """Return a key as a person has it in a file."""
     file = folder / "erasures.pem"
@@ -215,6 +230,24 @@ def key_in(folder: Path, private: ed25519.Ed25519PrivateKey | x25519.X25519Priva
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ))  # fmt: skip
     return SigningKey.read(file)
+
+
+#: What docs/operating.md has whoever checks a receipt type in.
+_BY_HAND = r"```sh\n(jq -j \.sha256 receipt\.json.*?)```"
+
+
+def check_by_hand(folder: Path, receipt: dict[str, Any]) -> None:
+    """Check a receipt as it is printed, by OpenSSL and jq, as the page says, where the machine has them."""
+    if not all(map(shutil.which, ("openssl", "jq"))):
+        return
+    page = (Path(__file__).parents[2] / "docs" / "operating.md").read_text("utf-8")
+    (public,), (typed,) = re.findall(r"`(openssl pkey [^`]*)`", page), re.findall(_BY_HAND, page, re.DOTALL)
+    (folder / "receipt.json").write_text(json.dumps(receipt, indent=2))
+    done = subprocess.run(
+        ["bash", "-ec", f"{public}\n{typed}"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    said = done.stdout.splitlines()
+    assert said == ["Signature Verified Successfully", f"{receipt['sha256']}  -"], done.stderr
 
 
 def check_row(world: World) -> None:
@@ -232,6 +265,10 @@ def check_row(world: World) -> None:
     assert world.rows("fr")["prices"] == others
     again = dataclasses.replace(asked, key=(f"b={PLANTED}s", "a=9"))
     row_erasing.run(world.loaded().config, again, is_sure=True, session=world.lake.session)
+    for name in ONE_ROW:
+        of_another = dataclasses.replace(asked, table=name, key=("a=9", f"b={PLANTED}"))
+        receipt = row_erasing.run(world.loaded().config, of_another, is_sure=True, session=world.lake.session)
+        assert (receipt["is_clean"], receipt["tables"][f"shop.{name}"]["rows"]) == (True, 1)
     assert world.holding(PLANTED) == []
 
 
@@ -265,6 +302,51 @@ def test_what_came_while_kuvasz_ran_in_between_goes_as_well(
     receipt = erase()
     assert (receipt["is_clean"], find()) == (True, 0)
     assert receipt["tables"]["shop.items"]["rows"] == 2
+
+
+def test_rejected_rows_are_found_by_a_key_that_does_not_fit_and_others_are_told(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """A key may be what is wrong with a row, and where it cannot be told nobody says that the row is gone."""
+    database.execute("CREATE TABLE odd (a int, at timestamp, b text, PRIMARY KEY (a, at))")
+    database.execute("CREATE TABLE made (code text PRIMARY KEY)")
+    tables: dict[str, dict[str, Any] | None] = {
+        "odd": {"on_bad_value": "reject"},
+        "made": {"on_bad_value": "reject", "set": {"id": "CAST(code AS int)", "code": "code"}, "key": ["id"]},
+    }
+    config = lake_folder.config(group({"de": database}, tables), lake={"about": "_kuvasz"})
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute(
+            f"INSERT INTO odd VALUES (1, 'infinity', '{PLANTED}'), (1, '-infinity', 'o'), (2, 'today', 'f')"
+        )
+        database.execute(f"INSERT INTO made VALUES ('{PLANTED}'), ('12')")
+        pipeline.wait_applied(database)
+        database.execute("DELETE FROM odd WHERE a = 1")
+        database.execute(f"DELETE FROM made WHERE code = '{PLANTED}'")
+        pipeline.wait_applied(database)
+
+    def erase(*key: str, **options: Any) -> dict[str, Any]:
+        table = "odd" if len(key) > 1 else "made"
+        asked = ErasureRequest(table=table, key=key, sid="de", **options)
+        return row_erasing.run(config, asked, is_sure=True, session=lake_folder.session)
+
+    with pytest.raises(ConfigError, match="no value of the type timestamp"):
+        erase("1", "yesterday")
+    receipt = erase("1", "infinity")
+    told = receipt["tables"]["_kuvasz.rejects"]
+    assert (receipt["is_clean"], told["rows"]) == (True, 2), "that it came, and that it went"
+    receipt = erase("12")
+    told = receipt["tables"]["_kuvasz.rejects"]
+    assert (receipt["is_clean"], told["rows"], told["scan"]["rows_unclear"]) == (False, 0, 2)
+    assert "2 rejected rows may be it, for their keys cannot be told: --with-unclear" in erasing.render(receipt)
+    assert holding(lake_folder.folder, PLANTED)
+    receipt = erase("12", with_unclear=True)
+    assert (receipt["is_clean"], receipt["tables"]["_kuvasz.rejects"]["rows"]) == (True, 2)
+    assert holding(lake_folder.folder, PLANTED) == []
+    assert receipt["other_tables"] == []
+    config = lake_folder.config(group({"de": database}, tables | {"odd": None, "made": None}))
+    assert erase("2", "2024-01-01")["other_tables"] == ["_kuvasz.rejects"], "nobody looked there"
 
 
 def failing(*_: object) -> dict[str, Any]:
@@ -317,3 +399,33 @@ def test_the_command_goes_on_after_kills(world: World) -> None:
     assert receipt["is_clean"]
     assert world.holding(PLANTED) == []
     assert world.rows("fr") == others
+
+
+def test_what_was_written_down_of_a_row_before_its_key_was_renamed_goes_as_well(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """The notes of a rejected row, and a changelog's old keys, name columns as they were called then."""
+    tables: dict[str, dict[str, Any] | None] = {"odd": {"on_bad_value": "reject"}, "log": {"type": "changelog"}}
+    for name in tables:
+        database.execute(f"CREATE TABLE {name} (a int, b text, at timestamp, PRIMARY KEY (a, b))")
+    config = lake_folder.config(group({"de": database}, tables), lake={"about": "_kuvasz"})
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute(f"INSERT INTO odd VALUES (1, '{PLANTED}', 'infinity'), (1, 'other', 'infinity')")
+        database.execute(f"INSERT INTO log VALUES (1, '{PLANTED}')")
+        database.execute("UPDATE log SET b = 'other'")
+        pipeline.wait_applied(database)
+        for name in tables:
+            database.execute(f"ALTER TABLE {name} RENAME b TO c")
+            database.execute(f"DELETE FROM {name} WHERE c = '{PLANTED}'")
+            database.execute(f"INSERT INTO {name} VALUES (2, 'new')")
+        pipeline.wait_applied(database)
+    receipts = {
+        name: row_erasing.run(
+            config, ErasureRequest(table=name, key=("1", PLANTED)), is_sure=True, session=lake_folder.session
+        )
+        for name in tables
+    }
+    assert receipts["odd"]["tables"]["_kuvasz.rejects"]["rows"] == 1
+    assert [one["is_clean"] for one in receipts.values()] == [True, False]
+    assert receipts["log"]["tables"]["shop.log"]["scan"]["rows_naming_it"] == 1

@@ -181,6 +181,27 @@ def test_a_failing_expression_stops_its_table_alone(database: Database, lake_fol
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"))
 
 
+@pytest.mark.parametrize(
+    "computed", ["CAST(raw AS string)", "array('x', CAST(raw AS string))", "map('x', CAST(raw AS string))"]
+)
+def test_bytes_that_are_no_text_stop_their_table(database: Database, lake_folder: LakeFolder, computed: str) -> None:
+    """Spark takes any bytes for a string; other engines cannot read a file with such a one."""
+    database.execute("CREATE TABLE parts (id int PRIMARY KEY, raw bytea)")
+    database.execute("INSERT INTO parts VALUES (1, convert_to('žlt', 'UTF8')), (2, NULL), (3, '')")
+    config = lake_folder.config(group({None: database}, {"parts": {"set": {"id": "id", "body": computed}}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        before = pipeline.rows("parts")
+        assert len(before) == 3
+        database.execute(r"INSERT INTO parts VALUES (4, '\x61ff')")
+        pipeline.wait_state("shop", "shop.parts", State.ERROR)
+        assert "INVALID_UTF8_STRING" in pipeline.errors()[0]
+        database.execute("DELETE FROM parts WHERE id = 4")
+        pipeline.tell("resync", "shop.parts", "shop")
+        pipeline.wait_streaming()
+        assert pipeline.rows("parts") == before
+
+
 def test_expressions_meet_only_rows_that_carry_what_they_look_at(database: Database, lake_folder: LakeFolder) -> None:
     """A DELETE has nothing but the key, infinity goes by the table's policy, and a filter of the key is final."""
     database.execute("CREATE TABLE shares (id int PRIMARY KEY, n int NOT NULL, day date, big text)")

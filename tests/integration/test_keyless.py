@@ -327,7 +327,7 @@ def test_tables_that_swap_names_before_their_first_copy_have_their_own_keys(
             tried.append(given)
             raise SourceError("not now")
 
-        patch.setattr("kuvasz.sync.tables.copies.copy_ranges", nothing)
+        patch.setattr("kuvasz.sync.tables.copy_snapshot.copy_ranges", nothing)
         wait_until(lambda: tried, "the lake has both tables, and a copy is to come")
     for of, to in (("items", "for_a_moment"), ("bag", "items"), ("for_a_moment", "bag")):
         database.execute(f"ALTER TABLE {of} RENAME TO {to}")

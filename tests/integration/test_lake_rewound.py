@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import shutil
 import sqlite3
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from kuvasz.state.tables import State
 from kuvasz.sync.context import requests
 from kuvasz.verbs import verify
 from kuvasz.worker import lake_patrol
+from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
@@ -20,6 +23,8 @@ from tests.support.verify_bench import Bench
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+FOREVER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +169,117 @@ def test_what_is_missing_is_repaired(
             assert_equal(pipeline, filled)
             change(filled, 4)
             assert_equal(pipeline, filled)
+
+
+#: As the lake calls them. What keeps the past waits for a person: what it lacks is nowhere.
+TYPES: dict[str, dict | None] = {
+    "made": {"filter": "n <> 4", "set": {"id": "id", "m": "n * 10", "n": "CAST(n AS string)"},
+             "mask": {"n": "hmac"}}, "bag": None,
+    "soft": {"deletes": "soft"}, "past": {"type": "history"}, "ev": {"partitions_regex": "ev_[0-9]"},
+    "log": {"type": "changelog"}, "kept": {"type": "append"},
+}  # fmt: skip
+PAST = ("log", "kept")
+#: Tables of the source.
+SOURCES = [name for name in TYPES if name != "ev"] + ["ev_1", "ev_2"]
+
+
+def change_all(database: Database, number: int) -> None:
+    for name in SOURCES:
+        database.execute(f"UPDATE {name} SET n = {number} WHERE id % 4 = {number % 4}")
+        database.execute(f"DELETE FROM {name} WHERE id = {number}")
+        database.execute(f"UPDATE {name} SET id = id + 1000 WHERE id = {10 + number}")
+        database.execute(f"INSERT INTO {name} VALUES ({100 + number}, 0)")
+
+
+class Rewind:
+    """Tables of all types, set back to where they were, and what must be there afterwards."""
+
+    def __init__(self, lake: LakeFolder, database: Database, config: Config) -> None:
+        self._lake, self._database, self._config = lake, database, config
+        self._then: dict[str, tuple[int, str]] = {}  #: table -> snapshot and metadata file
+
+    def note(self) -> None:
+        """Have this be the moment to which they are set back."""
+        for name in TYPES:
+            one = self._table(name)
+            self._then[name] = (one.metadata.current_snapshot_id, one.metadata_location)
+
+    def _table(self, name: str) -> Any:
+        return oracle.open_table(self._lake.pyiceberg, f"shop.{name}", catalog=self._lake.catalog)
+
+    def roll_back(self) -> None:
+        for name, (snapshot, _) in self._then.items():
+            self._lake.session.sql(
+                f"CALL {self._lake.catalog}.system.rollback_to_snapshot('shop.{name}', {snapshot})"
+            )
+
+    def restore(self) -> None:
+        with contextlib.closing(sqlite3.connect(self._lake.folder / "catalog.db")) as catalog, catalog:
+            for name, (_, file) in self._then.items():
+                catalog.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = ?", (file, name))
+
+    def settle(self, pipeline: Pipeline) -> None:
+        """Have all go on: of two a person says that it may."""
+        change_all(self._database, 3)
+        for name in PAST:
+            pipeline.wait_state("shop_eu", f"shop.{name}", State.ERROR)
+        others = {of for of in pipeline.states() if of[1].rpartition(".")[2] not in PAST}
+        wait_until(
+            lambda: {pipeline.states()[of] for of in others} == {State.STREAMING},
+            lambda: f"{pipeline.states()} {pipeline.errors()}",
+        )
+        for name in PAST:
+            assert pipeline.states()["shop_eu", f"shop.{name}"] is State.ERROR
+            pipeline.tell("retry", f"shop.{name}", "shop_eu")
+        wait_until(lambda: set(pipeline.states().values()) == {State.STREAMING}, lambda: str(pipeline.errors()))
+        change_all(self._database, 5)
+        pipeline.wait_applied(self._database)
+
+    def check(self) -> None:
+        for report in verify.reports(self._config, session=self._lake.session):
+            if report.target.rpartition(".")[2] not in PAST:
+                assert (report.error, report.skipped, report.differences) == ("", "", 0), report
+        for name in ("bag", "soft", "past"):
+            rows = self._lake.session.table(f"{self._lake.catalog}.shop.{name}").toArrow().to_pylist()
+            live = [row for row in rows if not row.get("_deleted_at") and row.get("kvsz_end", FOREVER) == FOREVER]
+            there = self._database.execute(f"SELECT id, n FROM {name}")
+            assert sorted((row["id"], row["n"]) for row in live) == sorted(there), name
+        for name in PAST:
+            assert self._table(name).properties["kuvasz.gap.shop_eu"], name
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_every_type_is_repaired_or_says_what_it_lacks(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_running: bool
+) -> None:
+    """Tables that were rolled back while they are followed, and older metadata files that are current again."""
+    monkeypatch.setattr(lake_patrol, "PATROL_S", 0.2)
+    for name in SOURCES:
+        database.execute(f"CREATE TABLE {name} (id int {'' if name == 'bag' else 'PRIMARY KEY'}, n int)")
+        database.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
+        database.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(0, 20) i")
+    config = lake_folder.config(group({"eu": database}, TYPES), mask_secret="a secret of sixteen")
+    config = config.model_copy(
+        update={"lake": config.lake.model_copy(update={"on_lake_rewound": OnLakeRewound.REPAIR})}
+    )
+    rewind = Rewind(lake_folder, database, config)
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_until(lambda: set(pipeline.states().values()) == {State.STREAMING}, "all tables stream")
+        change_all(database, 0)
+        pipeline.wait_applied(database)
+        rewind.note()
+        for number in (1, 2):
+            change_all(database, number)
+            pipeline.wait_applied(database)
+        if is_running:
+            rewind.roll_back()
+            rewind.settle(pipeline)
+            rewind.check()
+    if not is_running:
+        rewind.restore()
+        with Pipeline(config, lake_folder) as pipeline:
+            rewind.settle(pipeline)
+            rewind.check()
 
 
 @pytest.mark.parametrize("is_running", [False, True])

@@ -46,16 +46,7 @@ class World:
     def reload(self, databases: Mapping[str, Database], tables: Mapping[str, Any], **more: Any) -> MapDifference:
         """Take another map over, and return when it is in use."""
         self.folder.config([group(databases, tables)[0] | more], **self._options)
-        pipeline = self.pipeline
-
-        async def take_over() -> MapDifference:
-            found = pipeline.app.difference(load(self.folder.folder / "map.yaml", {}).config)
-            pipeline.app.take_over(found)
-            return found
-
-        found = pipeline.call(take_over())
-        wait_until(lambda: not pipeline.app._sources.is_changing, "the map is in use")
-        return found
+        return self.pipeline.take_over()
 
     def assert_equal(self, databases: Mapping[str, Database], *tables: str, where: str = "true") -> None:
         """The lake has what the sources have, by Spark and by a second and a third engine."""

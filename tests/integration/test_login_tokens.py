@@ -14,7 +14,7 @@ import pytest
 from kuvasz.config import secrets
 from kuvasz.config.load import load
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.sync.tables import copies
+from kuvasz.sync.tables import copy_snapshot
 from tests.support.lake import MemoryPipeline
 from tests.support.postgres import Server, new_data_folder
 from tests.support.waiting import wait_until
@@ -59,7 +59,7 @@ def test_each_connection_has_a_token_of_its_time(
 ) -> None:
     """Stream, copies of several sessions, looks at the catalog: what comes with a token of before is tried again."""
     monkeypatch.setattr(secrets, "_SAID_S", 1.0)
-    monkeypatch.setattr(copies, "_RANGE_BYTES", 64 << 10)
+    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", 64 << 10)
     script, given = tmp_path / "give.py", tmp_path / "given"
     script.write_text(GIVE)
     command = f"{sys.executable} {script} {server.url()} {given}"

@@ -120,6 +120,38 @@ def test_what_is_parked_survives_restarts(database: Database, lake_folder: LakeF
         assert_equal(pipeline, database, "items", "others")
 
 
+@pytest.mark.parametrize("is_running", [False, True])
+def test_an_older_state_folder_that_is_put_back_is_told_by_the_slot(
+    database: Database, lake_folder: LakeFolder, *, is_running: bool
+) -> None:
+    """It has an older parking log, with all that says how far that went: nothing in the folder tells."""
+    fill(database)
+    config = lake_folder.config(group({"eu": database}, {"items": None, "others": None}))
+    state, aside = lake_folder.folder / "state", lake_folder.folder / "aside"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.tell("pause", ITEMS, EU)
+        change(database, 5)
+        wait_let_go(database)
+        if is_running:
+            shutil.copytree(state, aside, ignore=shutil.ignore_patterns("spool"))
+            change(database, 6)
+            wait_let_go(database)
+    if not is_running:
+        shutil.copytree(state, aside)
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_state(EU, OTHERS, State.STREAMING)
+            change(database, 6)
+            wait_let_go(database)
+    shutil.rmtree(state)
+    aside.rename(state)
+    with Pipeline(config, lake_folder) as pipeline:
+        wait_until(lambda: pipeline.exit_code is not None, lambda: f"kuvasz ends: {pipeline.errors()}")
+        assert pipeline.exit_code == 5
+        (error,) = pipeline.errors()
+        assert "was advanced by someone else: the changes between" in error
+
+
 def test_a_table_whose_parked_changes_are_gone_says_so_until_it_is_copied_again(
     database: Database, lake_folder: LakeFolder
 ) -> None:

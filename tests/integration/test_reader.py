@@ -133,7 +133,7 @@ class House:
     def upstream(self, conninfo: str = "", *, slot: str = "s", publication: str = "p") -> Upstream:
         conninfo = conninfo or replication_conninfo(self.database.url)
         return Upstream(
-            source="eu", conninfo=conninfo, slot=slot, publications=[publication], system_id=self.system_id
+            source="eu", conninfo=lambda: conninfo, slot=slot, publications=[publication], system_id=self.system_id
         )
 
     def downstream(self) -> Downstream:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.tables import State
 from kuvasz.verbs import verify
 from kuvasz.verbs.lake import rejects as verb
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline, group
-from tests.support.postgres import Database
+from tests.support.postgres import Database, create_database, drop_database
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -96,6 +97,82 @@ def test_what_does_not_fit_is_written_down_and_all_else_goes_on(database: Databa
             assert (report.left, report.error) == (0, "")
     assert sorted((row[0], row[1] is None) for row in pipeline.rows("items")) == [(1, True), (2, False)]
     assert ids(pipeline, "bag") == [1, 2, 3]
+
+
+YEARS = "is outside the years 0001 to 9999"
+#: column -> its type at the source, a value that does not fit, what is written down of it, and what is wrong.
+UNFIT = {
+    "day": ("date", "'infinity'", "infinity", YEARS),
+    "at": ("timestamptz", "'20000-01-01 00:00:00+00'", "20000-01-01 00:00:00+00", YEARS),
+    "price": ("numeric(8,2)", "'NaN'", "NaN", "is no finite number, which a decimal cannot hold"),
+    "digits": ("numeric", "12345.5", "12345.5", "has more digits than its decimal type"),
+    "deep": ("numeric", "0.125", "0.125", "has more fractional digits than its decimal type"),
+    "list": ("int[]", "'{{1,2},{3,4}}'", "{{1,2},{3,4}}",
+             "is an array of several dimensions, which a list cannot hold"),
+    "days": ("date[]", "'{2024-02-29,infinity}'", "{2024-02-29,infinity}", YEARS),
+    "name": ("text", r"E'caf\xE9'", r"caf\xe9", "is not valid UTF-8"),
+}  # fmt: skip
+
+
+def test_every_kind_of_misfit_is_written_down_as_its_source_has_it_also_by_who_is_killed(
+    postgres18: EmbeddedPostgres, lake_folder: LakeFolder
+) -> None:
+    database = create_database(postgres18, options="TEMPLATE template0 LOCALE 'C' ENCODING 'SQL_ASCII'")
+    database.execute(f"ALTER DATABASE {database.name} SET client_encoding = 'UTF8'")  # or texts are bytes here
+
+    def insert(begin: int) -> None:
+        for name in TYPES:
+            database.execute(f"INSERT INTO {name} (id) VALUES ({begin + len(UNFIT)})")
+            for at, (column, (_, value, *_)) in enumerate(UNFIT.items(), begin):
+                database.execute(f"INSERT INTO {name} (id, {column}) VALUES ({at}, {value})")
+
+    try:
+        for name in TYPES:
+            columns = ", ".join(f"{column} {kind}" for column, (kind, *_) in UNFIT.items())
+            database.execute(f"CREATE TABLE {name} (id int {'' if name == 'bag' else 'PRIMARY KEY'}, {columns})")
+        database.execute("ALTER TABLE bag REPLICA IDENTITY FULL")
+        insert(1)
+        options = {"on_bad_value": "reject", "types": {"digits": "decimal(5,2)", "deep": "decimal(10,2)"}}
+        types = {name: {key: text for key, text in one.items() if key == "type"} for name, one in TYPES.items()}
+        tables: dict[str, Any] = {name: one | options for name, one in types.items()}
+        config = lake_folder.config(group({"eu": database}, tables), lake={"about": "_kuvasz"})
+        killed = Pipeline(config, lake_folder)
+        killed.__enter__()
+        killed.wait_streaming()
+        insert(11)
+        killed.die()
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            insert(21)
+            pipeline.wait_applied(database)
+            assert set(pipeline.states().values()) == {State.STREAMING}
+            for name in TYPES:
+                assert ids(pipeline, name) == [9, 19, 29], name
+        told = {(row["target"], row["lsn"], row["ordinal"]): row for row in rejects(lake_folder)}.values()
+        expected = [
+            (operation, str(begin + at), column, raw, reason)
+            for begin, operation in ((1, "R"), (11, "I"), (21, "I"))
+            for at, (column, (_, _, raw, reason)) in enumerate(UNFIT.items())
+        ]
+        for name in TYPES:
+            found = [
+                (row["operation"], json.loads(row["raw_row"])["id"], row["column_name"], row["raw"], row["reason"])
+                for row in told
+                if row["target"] == f"shop.{name}"
+            ]
+            assert sorted(found) == sorted(expected), name
+        for report in verify.reports(config, session=lake_folder.session):
+            assert (report.error, report.differences, report.rejected) == ("", 0, 3 * len(UNFIT)), report
+        as_text = dict.fromkeys(("price", "digits", "deep", "list", "days"), "string")
+        tables["items"] = options | {"types": as_text, "out_of_range": "null"}
+        config = lake_folder.config(group({"eu": database}, tables), lake={"about": "_kuvasz"})
+        with Pipeline(config, lake_folder) as pipeline:
+            pipeline.wait_streaming()
+            database.execute("UPDATE items SET name = 'cafe' WHERE name IS NOT NULL")
+            pipeline.wait_applied(database)
+            assert ids(pipeline, "items") == [*range(1, 10), *range(11, 20), *range(21, 30)]
+    finally:
+        drop_database(database)
 
 
 #: What is wrong with a row: its expression fails, the filter fails, or gets a value that cannot be read.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.state.tables import State
 from kuvasz.verbs import verify
+from tests.integration.test_rejects import rejects
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
@@ -98,6 +100,63 @@ def test_rows_are_in_the_target_of_their_value(database: Database, spark_session
                 pipeline.assert_equal(target, source_rows(database.url, "things", sid="eu", where=where))
     finally:
         lake.remove()
+
+
+#: Nothing else has a target, but for rows that the filter leaves out.
+CLOSED = {name: value for name, value in ROUTE.items() if name != "rest"}
+NO_TARGET = "has no target: `route` neither allows it nor has a `rest`"
+
+
+@pytest.mark.parametrize("kind", ["clone", "history"])
+def test_values_without_a_target_are_rejected_where_nothing_takes_the_rest(
+    database: Database, lake_folder: LakeFolder, kind: str
+) -> None:
+    fill(database)
+    database.execute("ALTER TABLE events REPLICA IDENTITY FULL")
+    options = {"route": CLOSED, "type": kind, "filter": "n <> 3 OR n IS NULL", "on_bad_value": "reject"}
+    config = lake_folder.config(group({"eu": database}, {"events": options}), lake={"about": "_kuvasz"})
+    closed = {target: ROUTES[target] for target in ("of_a", "of_b")}
+
+    def check(pipeline: Pipeline) -> None:
+        pipeline.wait_applied(database)
+        assert set(pipeline.states().values()) == {State.STREAMING}, pipeline.errors()
+        for report in verify.reports(config, session=lake_folder.session):
+            assert (report.error, report.differences) == ("", 0)
+        for target, where in closed.items():
+            wanted = source_rows(database.url, "events", sid="eu", where=f"({where}) AND n IS DISTINCT FROM 3")
+            if kind == "clone":
+                pipeline.assert_equal(target, wanted)
+
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        check(pipeline)
+        change(database)
+        check(pipeline)
+        database.execute("UPDATE events SET kind = 'c' WHERE id % 4 = 1")
+        check(pipeline)
+        database.execute("UPDATE events SET kind = 'a' WHERE kind = 'c' AND id % 8 = 1")
+        database.execute("DELETE FROM events WHERE kind = 'c' AND id % 3 = 1")
+        check(pipeline)
+    told = rejects(lake_folder)
+    assert {row["target"] for row in told} == {"shop.of_a"}
+    assert {row["reason"] for row in told} == {"the filter fails for it"}
+    assert {row["operation"] for row in told} == {"R", "I", "U"}
+    assert "3" not in {json.loads(row["raw_row"])["n"] for row in told}, "the filter leaves it out"
+
+
+def test_a_value_without_a_target_stops_that_of_the_first_value(database: Database, lake_folder: LakeFolder) -> None:
+    database.execute("CREATE TABLE events (id int PRIMARY KEY, kind text, n int)")
+    config = lake_folder.config(group({"eu": database}, {"events": {"route": CLOSED}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("INSERT INTO events VALUES (1, 'a', 1), (2, 'b', 1)")
+        pipeline.wait_applied(database)
+        database.execute("INSERT INTO events VALUES (3, 'c', 1)")
+        pipeline.wait_state("shop_eu", "shop.of_a", State.ERROR)
+        (error,) = pipeline.errors()
+        assert f"c {NO_TARGET}" in error
+        database.execute("INSERT INTO events VALUES (4, 'b', 1)")
+        wait_until(lambda: len(pipeline.rows("of_b")) == 2, "the other one goes on")
 
 
 def test_a_route_that_stops_waits_alone_and_comes_back(database: Database, lake_folder: LakeFolder) -> None:

@@ -155,6 +155,29 @@ def copy(pipeline: Pipeline) -> None:
     wait_until(lambda: pipeline.app.states.get(ITEMS, EU).copies == 1, "the table is copied again")
 
 
+def test_settings_of_spark_that_give_expressions_another_meaning_are_part_of_it(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, at timestamptz)")
+    database.execute("INSERT INTO items SELECT i, '2024-01-01 00:30+00' FROM generate_series(1, 3) i")
+    config = lake_folder.config(group({None: database}, {"items": {"set": {"id": "id", "hour": "hour(at)"}}}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert sorted(pipeline.rows("items")) == [(1, 0), (2, 0), (3, 0)]
+    zone, conf = "spark.sql.session.timeZone", lake_folder.session.conf
+    spark = config.spark.model_copy(update={"conf": {zone: "Asia/Tokyo"}})
+    before = conf.get(zone)
+    conf.set(zone, "Asia/Tokyo")
+    try:
+        with Pipeline(config.model_copy(update={"spark": spark}), lake_folder) as pipeline:
+            database.execute("INSERT INTO items VALUES (4, '2024-01-01 00:30+00')")
+            pipeline.wait_streaming()
+            pipeline.wait_applied(database)
+            assert sorted(pipeline.rows("items")) == [(1, 9), (2, 9), (3, 9), (4, 9)]
+    finally:
+        conf.set(zone, before)
+
+
 @pytest.mark.parametrize(
     ("kind", "mend", "hint"),
     [

@@ -209,14 +209,17 @@ def test_a_snapshot_whose_session_is_ended_is_seen_dead(source, replication, con
         wait_until(lambda: not snapshot.is_alive, "the snapshot is gone")
 
 
-def test_a_physical_slot_of_our_name_is_told(source, connection):
+def test_a_slot_of_our_name_that_is_not_ours_is_told_and_not_dropped(source, connection):
     connection.execute("SELECT pg_create_physical_replication_slot(%s, true)", (name_of(source),))
     try:
         state = slots.describe(connection, name_of(source))
         assert state.why_foreign == "it is a physical slot"
         assert state.restart_lsn > 0
+        with pytest.raises(SourceRefused, match="cannot be used: it is a physical slot"):
+            slots.drop(connection, name_of(source))
+        assert slots.exists(connection, name_of(source))
     finally:
-        slots.drop(connection, name_of(source))
+        connection.execute("SELECT pg_drop_replication_slot(%s)", (name_of(source),))
 
 
 def test_a_slot_whose_wal_was_removed_is_lost(tmp_path):

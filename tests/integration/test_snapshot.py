@@ -482,3 +482,26 @@ def test_names_of_many_tables_are_those_of_each(connection):
         else:
             with pytest.raises(SourceError, match=r"public\.a was altered or renamed meanwhile"):
                 together[table.relation.oid].check_in(connection)
+
+
+def test_rows_read_ahead_are_the_snapshots_and_of_what_it_shows(source, connection, exported_after):
+    connection.execute("CREATE TABLE a AS SELECT i AS v FROM generate_series(1, 3) i")
+    connection.execute("CREATE TABLE b AS SELECT i AS v FROM generate_series(1, 3) i")
+    exported = exported_after()
+    parts = {name: ranges(connection, exported, name)[0] for name in "ab"}
+    with snapshot.session(parts["a"].conninfo, exported.snapshot_name) as under:
+        tables = [introspect.load_relation(under, TableName(schema="public", name=name)) for name in "ab"]
+        names = snapshot.Names.of_all(under, tables)
+    connection.execute("INSERT INTO a VALUES (4)")
+    ahead = parts["a"].rows_ahead(100)
+    assert ahead is not None
+    assert parts["a"].rows_ahead(3) is None, "it has more"
+    connection.execute("DROP TABLE a")
+    connection.execute("TRUNCATE b")
+    assert b"".join(parts["a"].with_rows(ahead).read()) == b"1\n2\n3\n"
+    assert ahead.is_taken
+    assert parts["b"].with_rows(ahead).ahead is None, "they answer another question"
+    assert pickle.loads(pickle.dumps(parts["a"].with_rows(ahead))).ahead is None, "they stay in this process"
+    with conninfo.connect(source.url) as now:
+        unchanged = snapshot.Names.unchanged(now, names.values())
+    assert unchanged == {tables[1].relation.oid}, "a table that has lost its rows has its names"

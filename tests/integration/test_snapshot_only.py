@@ -12,6 +12,7 @@ import pytest
 from kuvasz.app import App
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.state.store import state_of
+from kuvasz.state.tables import TableStates
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
@@ -102,6 +103,24 @@ def test_every_table_is_there_as_of_one_lsn_and_nothing_is_left(database: Databa
 
     assert copied(lake_folder, database) != 0, "the source is replicated by now"
     assert left(database) == [(1, 1)], "and nothing was touched"
+
+
+@pytest.mark.parametrize("on_slot_lost", ["stop", "resync"])
+def test_a_paused_table_stays_as_it_was_and_the_others_are_copied(
+    database: Database, lake_folder: LakeFolder, on_slot_lost: str
+) -> None:
+    fill(database)
+    assert copied(lake_folder, database) == 0
+    config = lake_folder.config(group({None: database}, BOTH))
+    states = TableStates(state_of(config).notes)
+    states.add("shop.others", "shop", "public.others")
+    states.pause("shop.others", "shop")
+    database.execute("UPDATE items SET n = 1; UPDATE others SET n = 1")
+    assert copied(lake_folder, database, on_slot_lost=on_slot_lost) == 0
+    for name, n in (("items", 1), ("others", 0)):
+        rows = lake_folder.session.sql(f"SELECT DISTINCT n FROM {lake_folder.catalog}.shop.{name}").collect()
+        assert [row[0] for row in rows] == [n]
+    assert left(database) == [(0, 0)]
 
 
 def test_what_cannot_be_copied_is_no_success(

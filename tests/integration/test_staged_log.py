@@ -19,6 +19,7 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from kuvasz.verbs import check
+from tests.support.kept_files import KeptFiles, words_at
 from tests.support.lake import group
 from tests.support.postgres import Database, create_database, drop_database, needs
 from tests.support.staged_pipeline import Lake, Reader, StagedPipeline
@@ -41,6 +42,8 @@ class World:
         self.lake = Lake()
         self.log = folder / "log"
         self.stores: list[Any] = []
+        self.entries: dict[str, dict] = {}  #: table -> what the map says of it
+        self.options: dict[str, str] = {}  #: of `pipeline`
         source.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
         source.execute("CREATE TABLE parts (id int PRIMARY KEY, n int)")
         for table in ("items", "parts"):
@@ -64,9 +67,9 @@ class World:
     def load(self, role: str, does: str, tables: Sequence[str], *, log: bool = True, **of_group: str) -> Loaded:
         """Return what a process of a role is started with; it has the lease."""
         cluster = {"coordinator": self.coordinator.url, "lease": "10m"} | ({"log": str(self.log)} if log else {})
-        wanted = dict.fromkeys(tables or ("items", "parts"))
+        wanted = {table: self.entries.get(table) for table in tables or ("items", "parts")}
         document = {
-            "pipeline": {"state": str(self.folder / f"state-{role}"), "commit_interval": "20ms"},
+            "pipeline": {"state": str(self.folder / f"state-{role}"), "commit_interval": "20ms"} | self.options,
             "server": {"address": None},
             "cluster": {**cluster, "role": role, "log_interval": "20ms"},
             "lake": {"namespace": "shop"},
@@ -79,6 +82,13 @@ class World:
         self.stores[-1]._lease.role = loaded.config.cluster.role
         assert self.stores[-1]._lease.take(does, "") is None
         return loaded
+
+    def in_coordinator(self, *words: str) -> set[str]:
+        """Which words are in any of the coordinator's tables."""
+        tables = self.coordinator.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'kuvasz'")
+        asked = [f"SELECT t::text FROM kuvasz.{table} t" for (table,) in tables]
+        texts = [str(text) for query in asked for (text,) in self.coordinator.execute(query)]
+        return {word for word in words if any(word in text or word.encode().hex() in text for text in texts)}
 
     def wait_confirmed(self) -> None:
         """Wait until the source was told that it may let go of all that it has committed so far."""
@@ -366,3 +376,48 @@ def test_check_looks_at_what_one_needs_that_only_reads(world: World) -> None:
     assert {"coordinator", "log", "reachable", "replication", "wal_level"} <= {one.check for one in found}
     assert {"java", "jars", "catalog", "warehouse"}.isdisjoint(one.check for one in found)
     assert all(one.table is None for one in found)
+
+
+EXCLUDED, MASKED = (f"Zq7{word}x9V" for word in ("Excluded", "Masked"))
+SECRETS = ("a secret of sixteen characters", "another one of as many")
+
+
+def test_what_the_lake_is_not_to_show_is_staged_unreadable(world: World) -> None:
+    """Looked for in the log, the coordinator and all state folders; the next process has another secret."""
+    world.source.execute(
+        "CREATE TABLE people (id int PRIMARY KEY, card text, secret text, name text);"
+        "ALTER TABLE people REPLICA IDENTITY FULL"
+    )
+    world.entries = {"people": {"mask": {"card": "redact"}, "exclude": ["secret"]}}
+    world.options = {"seal_secret": SECRETS[0]}
+
+    def change(first: int) -> None:
+        for number in range(first, first + 10):
+            world.source.execute(
+                "INSERT INTO people VALUES (%s, %s, %s, 'n')", (number, f"{MASKED}{number}", f"{EXCLUDED}{number}")
+            )
+        world.source.execute("UPDATE people SET card = card || 'u', secret = secret || 'u' WHERE id % 3 = 0")
+        world.source.execute("DELETE FROM people WHERE id % 10 = 7")
+
+    def assert_hidden() -> None:
+        assert kept.words(EXCLUDED, MASKED) == set(), kept.names()
+        assert words_at(world.folder, EXCLUDED, MASKED) == set()
+        assert world.in_coordinator(EXCLUDED, MASKED) == set()
+
+    change(0)
+    with KeptFiles(world.folder) as kept:
+        with world.pipeline("people") as pipeline:
+            pipeline.wait_streaming()
+            world.lake.is_away.set()
+            change(10)
+            world.wait_confirmed()
+            assert list(world.log.iterdir())
+            assert_hidden()
+            pipeline.die()
+        world.options = {"seal_secret": SECRETS[1], "earlier_seal_secret": SECRETS[0]}
+        world.lake.is_away.clear()
+        with world.pipeline("people") as pipeline:
+            # The lake in memory masks nothing, so the rows alone count.
+            wait_until(lambda: world.lake.rows("shop.people").num_rows == 18, "it has what was staged before")
+            assert not pipeline.errors()
+        assert_hidden()

@@ -66,7 +66,7 @@ class Process:
             self.log.begin_anew("eu", lsn)
         self.deliveries: list[Delivery] = []
         upstream = Upstream(
-            source="eu", conninfo=replication_conninfo(world.database.url), slot="s", publications=["p"],
+            source="eu", conninfo=lambda: replication_conninfo(world.database.url), slot="s", publications=["p"],
             staged=self.log,
         )  # fmt: skip
         downstream = Downstream(routes=self, inboxes=[self], progress=self.progress, budget=self.budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -113,10 +114,14 @@ def committed(database: Database) -> list[tuple[int, set[int]]]:
     return found
 
 
+_numbers = itertools.count()
+
+
 def take(database: Database, follower: EmbeddedPostgres, user: str = "postgres") -> standby.Taken:
     own = database.server.url(database.name, user=user)
     url = conninfo.overlaid(own, f"postgresql://127.0.0.1:{follower.port}")
-    with slots.create(conninfo.replication_conninfo(own), "copying", temporary=True) as made:
+    name = f"copying_{next(_numbers)}"  # that of before may not be gone yet
+    with slots.create(conninfo.replication_conninfo(own), name, temporary=True) as made:
         return standby.take(made, own, url, [PUBLICATION, "not_there"], lambda _: None)
 
 

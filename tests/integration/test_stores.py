@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -90,14 +91,18 @@ def test_another_user_of_the_catalog_counts_while_kuvasz_runs(
             assert catalog.execute(ended, (CATALOG_USER, catalog.name))
             database.execute("UPDATE items SET n = -1")
             wait_until(lambda: "a commit failed and is tried again" in caplog.text, "it is refused")
-            lake = config.lake.model_copy(update={"properties": {"jdbc.user": heir, "jdbc.password": "any"}})
 
-            async def take_over() -> tuple[str, ...]:
+            async def take_over(user: str) -> tuple[str, ...]:
+                lake = config.lake.model_copy(update={"properties": {"jdbc.user": user, "jdbc.password": "any"}})
                 found = pipeline.app.difference(config.model_copy(update={"lake": lake}))
+                await asyncio.to_thread(pipeline.app.ask_lake, found)
                 pipeline.app.take_over(found)
                 return found.held
 
-            assert pipeline.call(take_over()) == ()
+            with pytest.raises(LakeError, match=f"{heir}_not"):
+                pipeline.call(take_over(f"{heir}_not"))
+            assert pipeline.app.config.lake == config.lake, "whom nobody lets in is none to go by"
+            assert pipeline.call(take_over(heir)) == ()
             pipeline.wait_applied(database)
             users = catalog.execute("SELECT DISTINCT usename FROM pg_stat_activity WHERE usename IN (%s, %s)",
                                     (heir, CATALOG_USER))  # fmt: skip

@@ -23,6 +23,7 @@ TABLES = {
     "prices": {"type": "history"},
     "log": {"type": "changelog"},
     "kept": {"type": "append"},
+    "soft": {"deletes": "soft"},
     "bag": None,
 }
 
@@ -57,7 +58,7 @@ class Lives:
         self._lake, self._eu, self._us = lake, eu, us
         for one in (eu, us):
             one.execute("CREATE TABLE items (a int, b char(3), n int, mail text, secret text, PRIMARY KEY (a, b))")
-            for name in ("prices", "log", "kept"):
+            for name in ("prices", "log", "kept", "soft"):
                 one.execute(f"CREATE TABLE {name} (a int PRIMARY KEY, n int)")
             one.execute("CREATE TABLE bag (a int, n int)")
             one.execute("ALTER TABLE bag REPLICA IDENTITY FULL")
@@ -70,7 +71,7 @@ class Lives:
             pipeline.wait_streaming()
             self._us.execute("INSERT INTO items VALUES (7, 'x', 100, 'you', 's')")
             pipeline.wait_applied(self._us)
-            for name in ("prices", "log", "kept", "bag"):
+            for name in ("prices", "log", "kept", "soft", "bag"):
                 self._eu.execute(f"INSERT INTO {name} SELECT i, 0 FROM generate_series(3, 9) i")
             pipeline.wait_applied(self._eu)
             self._all(pipeline, "UPDATE {} SET n = 1 WHERE a = 7")
@@ -119,7 +120,7 @@ def check_clone(kuvasz: Run) -> None:
     assert (change["source"], change["is_only"]) == ("shop_eu", True)
     assert change["newest"]["xid"] > 0
     at = {one["source"]: (one["rows"], one["hidden"]) for one in found["at_source"]}
-    assert at == {"shop_eu": ([], ["mail"]), "shop_us": ([{"a": "7", "b": "x", "n": "100"}], ["mail"])}
+    assert at == {"shop_eu": ([], ["mail"]), "shop_us": ([{"a": "7", "b": "x  ", "n": "100"}], ["mail"])}
 
     code, found = kuvasz("--table", "shop.items", "--key", "b=x", "--key", "a=8000", "--sid", "eu")
     assert (code, [whats(row) for row in found["rows"]], found["at_source"]) == (0, [["came"]], None)
@@ -141,6 +142,10 @@ def check_other_types(kuvasz: Run) -> None:
     _, found = kuvasz("--table", "kept", "--key", "7")
     assert whats(found["rows"][0]).count("came") == 2
     assert sorted(one["values"]["n"] for one in found["rows"][0]["now"]) == [0, 1]
+    _, found = kuvasz("--table", "soft", "--key", "7")
+    events = [event for event in found["rows"][0]["events"] if event["what"] != "moved"]
+    assert [event["what"] for event in events] == ["came", "changed", "changed"]
+    assert [event["changed"] for event in events[1:]] == [["n"], ["_deleted_at"]], "it stays, deleted"
     _, found = kuvasz("--table", "bag", "--key", "a=7", "--sid", "eu")
     first, *others, last = (what for what in whats(found["rows"][0]) if what != "moved")
     assert (first, sorted(others), last) == ("came", ["came", "went"], "went")

@@ -5,7 +5,8 @@ import pytest
 
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
-from kuvasz.source.catalog.type_catalog import BUILT_IN, TypeCatalog
+from kuvasz.source.catalog.type_catalog import TypeCatalog
+from kuvasz.source.catalog.type_facts import BUILT_IN
 
 pytestmark = pytest.mark.postgres
 
@@ -41,7 +42,7 @@ def made(database, name):
 
 def test_what_is_known_is_what_the_server_has(database):
     with conninfo.connect(database.url) as connection:
-        assert introspect.load_types(connection, BUILT_IN) == dict(BUILT_IN)
+        assert introspect.ask_types(connection, list(BUILT_IN)) == dict(BUILT_IN)
 
 
 def test_what_is_the_same_in_every_server_is_asked_for_once(types, opened):

@@ -20,16 +20,21 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.usefixtures("soon_stopped")]
 
 
-def once_before(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
-    """Have something happen once, before a verify takes a step."""
-    take, acts = getattr(Verification, step), [act]
+def before_each(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
+    """Have something happen each time before a verify takes a step."""
+    take = getattr(Verification, step)
 
     def late(self: Verification, *arguments: Any) -> Any:
-        if acts:
-            acts.pop()()
+        act()
         return take(self, *arguments)
 
     monkeypatch.setattr(Verification, step, late)
+
+
+def once_before(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], object]) -> None:
+    """Have something happen once, before a verify takes a step."""
+    acts = [act]
+    before_each(monkeypatch, step, lambda: acts.pop()() if acts else None)
 
 
 @contextlib.contextmanager
@@ -55,6 +60,31 @@ def test_a_missing_row_that_is_deleted_meanwhile_does_not_come_back(
         once_before(monkeypatch, step, delete)
         (report,) = bench.verify(is_fixing=True)
         assert report.left == 0
+        pipeline.wait_applied(database)
+        pipeline.assert_equal("items", source_rows(database.url, "items"))
+
+
+def test_rows_that_were_moved_since_they_were_compared_are_mended_where_they_are_now(
+    database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small files come and are merged so often that what was compared is always elsewhere by then."""
+    with streamed(database, lake_folder) as (bench, pipeline):
+        bench.sql("UPDATE LAKE.items SET name = 'other' WHERE id = 12")
+        bench.sql("INSERT INTO LAKE.items SELECT 999999, n, name FROM LAKE.items WHERE id = 13")
+        bench.sql("INSERT INTO LAKE.items SELECT * FROM LAKE.items WHERE id = 14")
+        merged = 0
+
+        def merge() -> None:
+            nonlocal merged
+            merged += 1
+            database.execute("INSERT INTO items VALUES (%s, 0, 'more')", [10_000 + merged])
+            pipeline.wait_applied(database)
+            pipeline.app.lake.maintenance.run("shop.items", full=True)
+
+        before_each(monkeypatch, "_mend", merge)
+        (report,) = bench.verify(is_fixing=True)
+        assert merged == 1, "it was compared once"
+        assert (report.mended, report.left) == (3, 0)
         pipeline.wait_applied(database)
         pipeline.assert_equal("items", source_rows(database.url, "items"))
 

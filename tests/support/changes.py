@@ -182,6 +182,9 @@ class Lines:
         assert rows_per_second == 0
         return self
 
+    def bounded(self, most_bytes: int) -> Lines:
+        return self
+
     def hurried(self) -> Lines:
         return self
 

@@ -12,7 +12,7 @@ from kuvasz.errors import SourceError
 from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules import copy_plan
-from kuvasz.sync.tables import copies
+from kuvasz.sync.tables import copy_snapshot
 
 PAGE = 8192
 
@@ -36,7 +36,7 @@ class CutCopies:
 
     def arm(self, monkeypatch: pytest.MonkeyPatch, *, pages: int = 4) -> None:
         """Cut copies off, whose parts have so many pages."""
-        monkeypatch.setattr(copies, "_RANGE_BYTES", pages * PAGE)
+        monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", pages * PAGE)
         monkeypatch.setattr(copy_plan, "LARGE_BYTES", 0)
         whole, part, snapshot = CopiedFiles.read, CopiedFiles._range, Slot.snapshot
 

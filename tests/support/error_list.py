@@ -22,7 +22,7 @@ _ANY = "…"
 #: Functions that make a hint, or a piece of one, of a name.
 _MADE = {
     name: getattr(errors, name)(_ANY).replace("'", "")
-    for name in ("resync_of", "retry_of", "resume_of", "start_over")
+    for name in ("resync_of", "retry_of", "resume_of", "start_over", "another_cluster")
 }
 
 _MEANINGS = {"never": "no", "human": "by a person, after mending it", "timed": "by itself"}

@@ -38,6 +38,9 @@ DAILY = ("before_orphans",)
 #: Passed by who erases rows, which no running kuvasz does.
 ERASING = ("erasing",)
 
+#: Points on the way of a source that pg_upgrade has made anew; see tests/acceptance/test_major_upgrade.py.
+UPGRADING = ("source_relocated",)
+
 #: Each kills one run; counts are chosen to fall into the copy, the catching up and the stream.
 KILLS = (
     "before_slot:kill",

@@ -23,8 +23,10 @@ from kuvasz.lake.iceberg.engine import Engine
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.memory.lake import MemoryLake
+from kuvasz.source.catalog import look
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
+from kuvasz.sync.rules.map_difference import MapDifference
 from tests.support import oracle, scratch
 from tests.support.failpoints import failing
 from tests.support.postgres import Database
@@ -164,6 +166,18 @@ class Pipeline:
         assert self._thread.is_alive(), f"it has ended with {self.exit_code}: {self.error or self.errors()}"
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)
 
+    def take_over(self) -> MapDifference:
+        """Have the map that is in the folder by now take the place of the one that runs; returns when it has."""
+
+        async def change() -> MapDifference:
+            found = self.app.difference(load(self.folder.folder / "map.yaml", {}).config)
+            self.app.take_over(found)
+            return found
+
+        found = self.call(change())
+        wait_until(lambda: not self.app._sources.is_changing, "the map is in use")
+        return found
+
     def tell(self, verb: str, target: str, *sources: str) -> None:
         """Have sources pause, resume, retry or resync a target, as the HTTP server does."""
 
@@ -195,12 +209,19 @@ class Pipeline:
         return all(state is State.STREAMING for state in self.states().values())
 
     def wait_state(self, source: str, target: str, state: State) -> None:
-        wait_until(lambda: self.states().get((source, target)) is state, f"{target} of {source} is {state}")
+        wait_until(
+            lambda: self.states().get((source, target)) is state,
+            lambda: f"{target} of {source} is {state}: {self.states()}, {self.errors()}, {self._end()}",
+        )
+
+    def _end(self) -> str:
+        return "it runs" if self._thread.is_alive() else f"it has ended with {self.exit_code}: {self.error}"
 
     def wait_applied(self, *databases: Database) -> None:
         """Wait until everything the databases have committed so far is durable in the lake and confirmed."""
         for database in databases:
-            ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+            with database.connect(autocommit=True) as connection:
+                now = look.end_to_send(connection)
             for sync in [s for s in self.app.sources if s.source.url.get() == database.url]:
                 self._wait_applied(sync.source.name, now)
 

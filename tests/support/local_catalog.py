@@ -202,6 +202,10 @@ class LocalCatalog:
     def ensure_namespace(self, namespace: str) -> None:
         self.ask()
 
+    def namespaces(self) -> list[str]:
+        self.ask()
+        return sorted({name.rpartition(".")[0] for name in self.stored})
+
     def tables(self, namespace: str) -> list[str]:
         self.ask()
         return [name for name in self.stored if name.startswith(f"{namespace}.")]
@@ -283,6 +287,7 @@ class LocalTable:
         self.seen = stored.now
         self.snapshots = _Snapshots(self)
         self.branch = _Branch()
+        self.remains = _Remains()
         self.schema = _Schema(self)
         self.layout = _Layout(self)
 
@@ -303,8 +308,8 @@ class LocalTable:
         self.refresh()
         now = self.seen.find(self.seen.current)
         if now is None:
-            return CurrentState(None, None, self.seen.schema.schema_id, 0)
-        return CurrentState(now.number, now.parent, self.seen.schema.schema_id, now.sequence)
+            return CurrentState(None, None, self.seen.schema.schema_id, 0, self.format_version)
+        return CurrentState(now.number, now.parent, self.seen.schema.schema_id, now.sequence, self.format_version)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -350,9 +355,23 @@ class LocalTable:
         return iter(sorted(files, key=lambda file: file.age) if in_order else files)
 
     def list_data(self) -> Iterator[tuple[str, float]]:
+        return self._list("data")
+
+    def list_metadata(self) -> Iterator[tuple[str, float]]:
+        return self._list("metadata")
+
+    def _list(self, kind: str) -> Iterator[tuple[str, float]]:
         self._catalog.ask()
-        for file in Path(self.location.removeprefix("file://"), "data").iterdir():
-            yield f"{self.location}/data/{file.name}", file.stat().st_mtime
+        folder = Path(self.location.removeprefix("file://"), kind)
+        for file in folder.iterdir() if folder.is_dir() else ():
+            yield f"{self.location}/{kind}/{file.name}", file.stat().st_mtime
+
+
+class _Remains:
+    """See `kuvasz.lake.jvm.remains.remains.Remains`; the metadata is in memory."""
+
+    def metadata_files(self) -> set[str]:
+        return set()
 
 
 class _Branch:

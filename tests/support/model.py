@@ -29,6 +29,7 @@ class Event:
     op: str
     old: Row | None = None
     new: Row | None = None
+    bytes: int = 0  #: of its message
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,23 +142,29 @@ def _filtered(event: Event, passes: Callable[[Row], bool], *, is_full: bool) -> 
     was_in = event.old is not None and (not is_full or passes(event.old))
     if event.op == "T" or (event.new is not None and passes(event.new)):
         return event
-    return Event(op="D", old=event.old) if was_in else Event(op="")
+    return dataclasses.replace(event, op="D", new=None) if was_in else Event(op="")
 
 
 def rejecting(
-    transactions: Iterable[Transaction], fits: Callable[[Row], bool], *, is_changelog: bool = False,
+    transactions: Iterable[Transaction], fits: Callable[[Row, int], bool], *, is_changelog: bool = False,
     is_full: bool = False,
 ) -> list[Transaction]:  # fmt: skip
     """Return transactions without the rows that do not fit: what they replaced is gone, as if it was deleted.
 
     A changelog shows nothing of such a change, nor, if whole old rows are logged, of the deletion of such a row.
+
+    Args:
+        transactions: As they are at the source.
+        fits: Whether a row fits, with the bytes of the message that brings it.
+        is_changelog: The table shows events.
+        is_full: The source logs whole old rows.
     """
 
     def sifted(event: Event) -> Event:
-        is_misfit = event.new is not None and not fits(event.new)
+        is_misfit = event.new is not None and not fits(event.new, event.bytes)
         if not is_changelog:
             return (Event(op="D", old=event.old) if event.old is not None else Event(op="")) if is_misfit else event
-        is_misfit |= event.op == "D" and is_full and event.old is not None and not fits(event.old)
+        is_misfit |= event.op == "D" and is_full and event.old is not None and not fits(event.old, event.bytes)
         return Event(op="") if is_misfit else event
 
     return [dataclasses.replace(one, events=[sifted(event) for event in one.events]) for one in transactions]

@@ -160,7 +160,8 @@ class Observer:
         if new is not None:
             new = {column: old[column] if value is ... else value for column, value in new.items()}
             rows.setdefault(tuple(new[column] for column in key), []).append(new)
-        events.setdefault(name, []).append(Event(op=message[:1].decode(), old=old or None, new=new))
+        event = Event(op=message[:1].decode(), old=old or None, new=new, bytes=len(message))
+        events.setdefault(name, []).append(event)
 
     # What a lake must hold
 

@@ -33,6 +33,10 @@ def relation(oid: int, name: str = "t", columns: int = 1, type_oid: int = 25) ->
     )
 
 
+def type_name(oid: int, name: str) -> bytes:
+    return data(b"Y" + struct.pack("!I", oid) + b"public\0" + name.encode() + b"\0")
+
+
 def row(oid: int, text: str, tag: bytes = b"I") -> bytes:
     head = tag + struct.pack("!I", oid) + b"N" + struct.pack("!Hc", 1, b"t")
     return data(head + struct.pack("!I", len(text)) + text.encode())

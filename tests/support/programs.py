@@ -46,6 +46,9 @@ _COLUMNS = {"n": "integer", "c1": "text", "c2": "numeric(8,2)", "c3": "real", "c
 MISFIT = "b"
 #: The year of a value of it for which an expression fails, however the map is mended.
 FAILS_IN = 1969
+#: Values that are larger than `pipeline.memory` has room for, and with it or one of them larger than a row may be.
+HUGE = ("repeat('h', 700000) || {r}", "repeat('H', 2500000) || {r}")
+ROW_LIMIT = 1_000_000
 _MOMENTS = ("'2024-02-29 12:00:00.123456'", "'1969-12-31 23:59:59'", "'infinity'", "'-infinity'")
 
 
@@ -113,6 +116,8 @@ class Plan:
     phases: tuple[tuple[str, int], ...]  #: (running, stopped or lost; number of transactions)
     has_schema_changes: bool
     has_large: bool  #: values that are stored out of line, which updates leave out
+    has_huge: bool = False  #: values that are larger than all that may wait in memory
+    is_limited: bool = False  #: rows that are larger than `ROW_LIMIT` in the stream are rejected
     is_partitioned: bool = False  #: by the first key column
     cuts: tuple[bool, ...] = ()  #: whether one is made after each of the phases, before which is the copy
     has_parent: bool = False  #: a TRUNCATE of it takes the table's rows too
@@ -163,9 +168,11 @@ def plan(seed: int) -> Plan:
     of_cuts = random.Random(f"cuts {seed}")  # noqa: S311
     of_mends = random.Random(f"mends {seed}")  # noqa: S311
     of_restarts = random.Random(f"restarts {seed}")  # noqa: S311
-    return Plan(
+    of_huge = random.Random(f"huge {seed}")  # noqa: S311
+    is_rejecting = any(one.rejects for one in targets)
+    made = Plan(
         seed=seed,
-        is_mended_after=of_mends.choice((-1, 0, 1, 1, 2)) if any(one.rejects for one in targets) else -1,
+        is_mended_after=of_mends.choice((-1, 0, 1, 1, 2)) if is_rejecting else -1,
         is_mended_live=of_mends.random() < 0.7 and bool(key),  # without one it may stop, as docs say
         restarts=tuple(of_restarts.random() < 0.3 for _ in range(5)),
         cuts=tuple(of_cuts.random() < 0.3 for _ in range(5)),
@@ -182,6 +189,20 @@ def plan(seed: int) -> Plan:
         is_partitioned=is_partitioned,
         has_parent=draw.random() < 0.3,
     )  # fmt: skip
+    has_huge = has_large and of_huge.random() < (0.6 if is_rejecting else 0.25)
+    return dataclasses.replace(made, has_huge=has_huge, is_limited=has_huge and _may_limit(made))
+
+
+def _may_limit(drawn: Plan) -> bool:
+    """Whether it can be told what a lake holds where large rows are rejected.
+
+    Copies and comparisons bring them in: of a history with versions that begin at a time that nobody knows. Without a
+    key they stop the table.
+    """
+    if not drawn.key or not drawn.has_misfits:
+        return False
+    is_compared = drawn.has_schema_changes or drawn.is_mended_after >= 0 or "lost" in dict(drawn.phases)
+    return not (is_compared and any(target.type == "history" for target in drawn.targets))
 
 
 def _softened(seed: int, target: Target, key: Mapping[str, str]) -> Target:
@@ -424,6 +445,8 @@ class Writer:
         if name == MISFIT:
             return self._draw.choice((*_MOMENTS, "NULL"))
         choices = [text for text in VALUES[kind][0] if self.plan.has_large or "repeat" not in text]
+        if name == "c1" and self.plan.has_huge and self._draw.random() < 0.3:
+            choices = list(HUGE)
         text = self._draw.choice(choices).format(r=number)
         is_null = self._draw.random() < 0.15 and not self._needs_value(name)
         return "NULL" if is_null else text

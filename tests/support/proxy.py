@@ -29,6 +29,7 @@ class Proxy:
         self.answered = 0  #: bytes of the server's answers that came through
         self.lies: dict[bytes, bytes] = {}  #: pieces of the server's answers -> what comes in their place
         self.words: set[bytes] = set()  #: looked for in each piece of the server's answers
+        self.unsaid: set[bytes] = set()  #: a piece of the server's answers with one of these cuts all, once each
         self.heard: set[bytes] = set()  #: those of them that came
         self.bytes_left = -1  #: of the server's answers until all connections are cut; -1: no end
         self._open: set[socket.socket] = set()
@@ -66,6 +67,10 @@ class Proxy:
                     self.heard |= {word for word in self.words if word in data}
                     for truth, lie in self.lies.items():
                         data = data.replace(truth, lie)
+                    if unsaid := {word for word in self.unsaid if word in data}:
+                        self.unsaid -= unsaid
+                        self.cut()
+                        break
                 if is_answer and self.bytes_left >= 0:
                     data, rest = data[: self.bytes_left], len(data) - self.bytes_left
                     self.bytes_left = max(0, -rest)

@@ -18,6 +18,7 @@ from kuvasz.errors import KuvaszError, LakeError, LakeRewound, MapMismatch, Sour
 from kuvasz.lake.memory.lake import MemoryLake
 from kuvasz.ports import Failure
 from kuvasz.state.tables import State
+from kuvasz.sync.rules.map_difference import MapDifference
 
 
 class Lake(MemoryLake):
@@ -216,6 +217,38 @@ def test_another_interval_of_the_map_is_the_workers_at_once(world: World) -> Non
     assert world.live(change) == 0
     assert told == [(0, 30.0), (1, 30.0)]
     assert world.app.config.pipeline.commit_interval == 30.0
+
+
+def test_credentials_of_the_catalog_count_before_it_is_asked_anything(tmp_path: Path) -> None:
+    """One that refuses those before answers nothing else; whether the new ones do is seen before they count."""
+    postgres = {"uri": "jdbc:postgresql://catalog/lake", "warehouse": "s3://lake"}
+    world = World(tmp_path, **postgres, properties={"jdbc.user": "ann", "jdbc.password": "old"})
+    told: list[object] = []
+
+    def renew(properties: object) -> None:
+        told.append(properties)
+        if properties == {"jdbc.user": "ann", "jdbc.password": "wrong"}:
+            raise LakeError("password authentication failed")
+
+    def refuse(*_: object) -> list[tuple[str, str]]:
+        if told[-1:] != [{"jdbc.user": "ann", "jdbc.password": "new"}]:
+            raise LakeError("it is asked by what counts no more")
+        return []
+
+    world.lake.renew = renew  # type: ignore[method-assign]
+    world.lake.unmapped = refuse  # type: ignore[method-assign]
+
+    def with_password(password: str) -> MapDifference:
+        config = world.app.config
+        lake = config.lake.model_copy(update={"properties": {"jdbc.user": "ann", "jdbc.password": password}})
+        (group,) = config.databases
+        more = group.model_copy(update={"tables": {**group.tables, "others": group.tables["items"]}})
+        return world.app.difference(config.model_copy(update={"lake": lake, "databases": (more,)}))
+
+    with pytest.raises(LakeError, match="password authentication"):
+        world.app.ask_lake(with_password("wrong"))
+    world.app.ask_lake(with_password("new"))
+    assert len(told) == 2
 
 
 def test_what_waits_for_a_pace_of_its_own_leaves_room_to_all_others() -> None:

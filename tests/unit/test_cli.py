@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from kuvasz import __main__, cli
-from kuvasz.verbs import text, typetable
+from kuvasz.verbs import remote, text, typetable, verify
+from kuvasz.verbs.cluster import drain
+from kuvasz.verbs.lake import publish, rejects
 from tests.support.maps import SHOP
 from tests.support.scene import CATALOG
 
@@ -286,6 +288,7 @@ def test_modules_are_loaded_with_few_looks_for_garbage_and_what_runs_has_them_ag
     assert first > 10_000 > second
 
 
+@pytest.mark.process
 def test_a_start_loads_what_it_needs_and_little_more() -> None:
     program = (
         "import sys; from kuvasz.cli import _Run; from kuvasz.lake.files.spared import spare_pandas; spare_pandas()\n"
@@ -306,14 +309,15 @@ _HEAVY = frozenset(
 
 @pytest.mark.parametrize(
     ("verb", "needed", "most"),
-    [  # modules that were counted: 233, 420, 485, 950
+    [  # modules that were counted: 233, 420, 485, 533
         (["--help"], set(), 260),
         (["-c", "map.yaml", "config"], set(), 460),
         (["-c", "map.yaml", "status"], set(), 530),
-        (["-c", "map.yaml", "check"], {"numpy", "psycopg", "pyarrow", "pyiceberg", "sqlalchemy"}, 1_040),
+        (["-c", "map.yaml", "check"], {"psycopg"}, 630),
     ],
     ids=("help", "config", "status", "check"),
 )
+@pytest.mark.process
 def test_a_verb_loads_what_it_needs_and_little_more(verb: list[str], needed: set[str], most: int) -> None:
     program = (
         "import contextlib, os, sys; from kuvasz.cli import main\n"
@@ -329,3 +333,49 @@ def test_a_verb_loads_what_it_needs_and_little_more(verb: list[str], needed: set
 def _modules(program: str) -> set[str]:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {name for name in done.stdout.split() if name[0] != "_"}
+
+
+def test_publish_is_told_what_to_show_and_whether_it_is_a_trial(kuvasz, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict] = []
+    monkeypatch.setattr(publish, "run", lambda _, **options: given.append(options) or [])
+    assert kuvasz("publish", "-c", "map.yaml", "--check", "--cut", "release")[0] == 0
+    assert kuvasz("publish", "-c", "map.yaml", "--table", "items", "--branch", "staging", "--force")[0] == 0
+    asked = [{name: value for name, value in one.items() if value} for one in given]
+    assert asked == [
+        {"cut": "release", "is_trial": True}, {"table": "items", "branch": "staging", "is_forced": True},
+    ]  # fmt: skip
+
+
+def test_rejected_rows_are_tried_again_table_by_table(kuvasz, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict] = []
+    monkeypatch.setattr(rejects, "tables", lambda *_, **__: [("shop.items", "shop_eu"), ("shop.items", "shop_us")])
+    monkeypatch.setattr(verify, "reports", lambda _, **options: given.append(options) or [])
+    assert kuvasz("rejects", "-c", "map.yaml", "--retry")[0] == 0
+    asked = [(one["table"], one["source"] if "source" in one else one["sid"], one["is_fixing"]) for one in given]
+    assert asked == [("shop.items", "shop_eu", True), ("shop.items", "shop_us", True)]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--undo",)])
+def test_a_process_is_drained_until_that_is_over(
+    kuvasz, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(drain, "run", lambda _, node, *, is_over: f"{node} {is_over}")
+    told = kuvasz("cluster", "drain", "reader-b", "-c", "map.yaml", *arguments)
+    assert told == (0, f"reader-b {bool(arguments)}\n", "")
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+def test_status_is_shown_again_until_somebody_ends_it(kuvasz, monkeypatch: pytest.MonkeyPatch, is_json: bool) -> None:
+    shown: list[object] = []
+
+    def once_more(_: object) -> dict:
+        shown.append(_)
+        if len(shown) > 2:
+            raise KeyboardInterrupt
+        return {"phase": "running", "sources": [], "lake": {}}
+
+    monkeypatch.setattr(remote, "status", once_more)
+    monkeypatch.setattr(remote, "render", str)
+    monkeypatch.setattr(cli.time, "sleep", lambda _: None)
+    code, out, _ = kuvasz("status", "--watch", "-c", "map.yaml", *(["--json"] if is_json else []))
+    assert (code, "running" in out) == (130, True)

@@ -37,6 +37,7 @@ FOLLOWED = {
     r"^copy\.from has to lead to a standby": ("integration/test_copy_from_standby.py", "# as the hint says"),
     r"copy the table again$|copy the table again: its key": ("integration/test_rules.py", 'tell("resync"'),
     r"kuvasz resync --sid": ("acceptance/test_another_past.py", 'run("resync", "--sid"'),
+    r"if pg_upgrade has made it": ("acceptance/test_major_upgrade.py", "# as the hint says"),
     r"on_slot_lost": ("integration/test_slot_lost.py", "on_slot_lost"),
     r"on_lake_rewound: repair": ("integration/test_lake_rewound.py", "repair"),
     r"on_bad_value: stop": ("integration/test_rejects.py", "on_bad_value"),
@@ -85,6 +86,7 @@ FOLLOWED = {
     r"with --fix it mends what it can": ("integration/test_branches.py", 'table="clone", is_fixing=True'),
     r"kuvasz publish --verify": ("integration/test_branches.py", "comparing="),
     r"kuvasz publish --force": ("unit/admin/branches/test_publish_request.py", "# as the hint says"),
+    r"`pipeline\.earlier_seal_secret` to the": ("unit/parking/test_log.py", "# as the hint says"),
     r"begin again: it goes on where it was": ("integration/test_erase.py", "world.command("),
     r"whole paths|the whole path": ("unit/verbs/maps/test_stored.py", "taken_in(store, file, {}).is_new"),
 }  # fmt: skip

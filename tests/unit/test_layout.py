@@ -45,16 +45,16 @@ ELSEWHERE = {
     "source/drain/best.py": "unit/source/drain/test_plain.py",
     "source/drain/kernel.py": "integration/test_reader.py",
     "lake/files/file_io.py": "unit/lake/files/test_store_access.py",
-    "verbs/cluster/reading.py": "acceptance/test_roles.py",
+    "state/staged/slice_removal.py": "integration/test_long_log.py",
     "source/reading/ordered.py": "integration/test_staged_log.py",
     "source/reading/ends.py": "unit/source/reading/test_reader.py",
     "lake/java/versions.py": "contract/test_lake.py",
     "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",
     "supply/hole.py": "unit/supply/test_verdict.py",
     # What they find is another's: only a lake with a past, or a server, has any of it.
+    "verbs/catalogs/table_facts.py": "unit/verbs/catalogs/test_sqlite_catalog.py",
     "verbs/lake/trace.py": "integration/test_trace.py",
     "verbs/lake/row_places.py": "integration/test_trace.py",
-    "lake/erasure/erasure.py": "integration/test_erase.py",
     "lake/erasure/table_erasure.py": "integration/test_erase.py",
     "source/check/slot_age.py": "integration/test_initial.py",
     "sync/tables/earlier_start.py": "integration/test_initial.py",
@@ -73,12 +73,13 @@ ELSEWHERE = {
     # The coordinator: what it keeps is the port's contract, who may is asked of a real one.
     **{f"state/coordinator/{name}.py": "contract/test_state.py" for name in (
         "address_document", "documents", "feed_documents", "file_document", "note_documents", "number_documents",
-        "record_document", "witness_documents",
+        "witness_documents",
     )},
     **{f"state/coordinator/{name}.py": "integration/test_cluster_lease.py" for name in (
         "adoption", "database", "heartbeat", "lease", "member", "nodes/node_list", "store",
     )},
     "state/coordinator/pieces.py": "contract/test_parking_logs.py",
+    "parking/reached_log.py": "contract/test_parking_logs.py",
     "parking/coordinated_log.py": "contract/test_parking_logs.py",
     "parking/coordinated_logs.py": "contract/test_parking_logs.py",
     "state/shares/ports.py": "contract/test_group_holders.py",
@@ -121,6 +122,7 @@ ELSEWHERE = {
     "lake/jvm/commit_files.py": "contract/test_commit_files.py",
     "lake/jvm/iceberg_classes.py": "contract/test_iceberg.py",
     "lake/jvm/plain_calls.py": "contract/test_iceberg.py",
+    "lake/jvm/table_operations.py": "contract/test_joint_commit.py",
     "lake/jvm/joint/joint_commit.py": "contract/test_joint_commit.py",
     "lake/jvm/joint/staged.py": "contract/test_joint_commit.py",
     "lake/jvm/joint/jdbc_swap.py": "contract/test_joint_commit.py",
@@ -168,6 +170,7 @@ def test_no_unit_test_is_for_a_module_that_is_gone() -> None:
         "site.py",
         "hints.py",
         "references.py",
+        "printed_requests.py",
         "deploy.py",
         "deploy/alerts.py",
         "deploy/chart.py",
@@ -176,6 +179,7 @@ def test_no_unit_test_is_for_a_module_that_is_gone() -> None:
         "deploy/healthcheck.py",
         "deploy/image_steps.py",
         "deploy/package.py",
+        "deploy/printed_steps.py",
         "deploy/release.py",
     }
     modules = {str(Path(test.parent) / test.name.removeprefix("test_")) for test in tests} - of_the_house

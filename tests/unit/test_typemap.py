@@ -87,9 +87,19 @@ def test_a_domain_is_its_base_with_its_own_modifier() -> None:
     assert iceberg_name(value_type(domain(BY_NAME["_int4"]), -1)) == "list<int>"
     prices = PgType(oid=50001, name="_d", schema="public", element=price)
     assert iceberg_name(value_type(prices, -1)) == "list<decimal(12, 3)>"
-    nested = PgType(oid=50002, name="_e", schema="public", element=domain(BY_NAME["_int4"]))
-    assert iceberg_name(value_type(nested, -1)) == "list<list<int>>"
     assert iceberg_name(value_type(price, -1, decimal=(20, 3))) == "decimal(20, 3)"
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        domain(BY_NAME["_int4"]), PgType(oid=50003, name="hstore", schema="public"),
+        domain(PgType(oid=50004, name="vector", schema="public")),
+    ],
+)  # fmt: skip
+def test_an_array_of_what_has_several_parts_is_text(element: PgType) -> None:
+    nested = PgType(oid=50002, name="_e", schema="public", element=element)
+    assert value_type(nested, -1) == ValueType(kind=LakeType.STRING)
 
 
 @pytest.mark.parametrize("category", ["c", "e", "r", "m", "p", "d"])

@@ -17,7 +17,7 @@ from kuvasz.admin.api.asked import BODY, CALLER, person
 from kuvasz.admin.api.audit import Audit, AuditEntry
 from kuvasz.admin.api.callers import Caller, Callers
 from kuvasz.admin.api.form import FORM
-from kuvasz.admin.api.refusal import MAP_BUSY, RequestRefused
+from kuvasz.admin.api.refusal import RequestRefused, refused_map
 from kuvasz.admin.api.routes import ROUTES
 from kuvasz.admin.commands import VERBS, Selection, Verb, hint_for
 from kuvasz.admin.door import Handler
@@ -26,7 +26,7 @@ from kuvasz.admin.page import Page
 from kuvasz.admin.pages.asked_by_form import by_form
 from kuvasz.admin.report.status_text import StatusText
 from kuvasz.admin.views import ErrorView
-from kuvasz.errors import ConfigError, MapBusy
+from kuvasz.errors import ConfigError
 from kuvasz.events import EventLog
 
 if TYPE_CHECKING:
@@ -202,9 +202,7 @@ class Answers:
             live, may_drop = self._live_map, request[BODY].get("drop_removed")
             found = await (live.compare() if is_trial else live.reload(person(request), may_drop=may_drop))
         except ConfigError as error:
-            code = MAP_BUSY if isinstance(error, MapBusy) else None
-            hint = error.hint and self._redact(error.hint)
-            raise RequestRefused(409, self._redact(error.message), hint, code=code) from error
+            raise refused_map(error, self._redact) from error
         return web.json_response(
             self._redact.clean({"verb": "reload", **found.as_json()}), status=200 if is_trial else 202
         )
@@ -225,7 +223,7 @@ async def _given(request: web.Request, body: Body) -> object:
     try:
         whole = request if body.most is None else request.clone(client_max_size=body.most)
         return await whole.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

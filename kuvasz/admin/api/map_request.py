@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from kuvasz.admin.api.asked import BODY, person
-from kuvasz.admin.api.refusal import MAP_BUSY, RequestRefused
-from kuvasz.errors import ConfigError, MapBusy
+from kuvasz.admin.api.refusal import RequestRefused, refused_map
+from kuvasz.errors import ConfigError
 
 if TYPE_CHECKING:
     from kuvasz.admin.door import Handler
@@ -43,7 +43,7 @@ class MapRequests:
         try:
             found = await asyncio.to_thread(store.versions)
         except ConfigError as error:
-            raise self._refused(409, error) from error
+            raise refused_map(error, self._redact) from error
         return web.json_response([one.as_json() for one in found])
 
     async def _export(self, request: web.Request) -> web.Response:
@@ -55,14 +55,14 @@ class MapRequests:
         try:
             text = await asyncio.to_thread(store.raw, None if wanted is None else int(wanted))
         except ConfigError as error:
-            raise self._refused(409 if wanted is None else 404, error) from error
+            raise refused_map(error, self._redact, 409 if wanted is None else 404) from error
         return web.Response(body=text, content_type="application/yaml", charset="utf-8")
 
     async def _import(self, request: web.Request) -> web.Response:
         try:
             found = await self._live_map.replace(person(request), request[BODY]["text"])
         except ConfigError as error:
-            raise self._refused(409, error) from error
+            raise refused_map(error, self._redact) from error
         told = _NOTHING if found is None else found.as_json()
         return web.json_response(self._redact.clean({"verb": "import", **told}), status=200 if found is None else 202)
 
@@ -71,10 +71,6 @@ class MapRequests:
         if loaded is None or loaded.store is None:
             raise RequestRefused(409, "the map is from no file", "start kuvasz with --config")
         return loaded.store
-
-    def _refused(self, status: int, error: ConfigError) -> RequestRefused:
-        code = MAP_BUSY if isinstance(error, MapBusy) else None
-        return RequestRefused(status, self._redact(error.message), error.hint and self._redact(error.hint), code=code)
 
 
 __all__ = ["MapRequests"]

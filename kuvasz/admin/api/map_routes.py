@@ -21,6 +21,8 @@ from kuvasz.config.model import Role
 #: Bytes of a request that brings a map: those of 5,000 sources have some.
 MOST_MAP: Final = 32 << 20
 
+_EXAMPLE: Final = "databases: [{database: shop, urls: [{url: postgresql://eu1/shop, sid: eu}], tables: {items: }}]"
+
 _REFUSED: Final = {400: RouteAnswer(about="What was asked for makes no sense.", schema=ERROR), **TOKEN_ANSWERS}
 
 _FROM_NO_FILE: Final = RouteAnswer(about="The map is from no file, or that cannot be read.", schema=ERROR)
@@ -67,8 +69,8 @@ MAP_ROUTES: Final = (
         body=Body(
             fields=(
                 BodyField(
-                    name="text", kind=FieldKind.TEXT, about="The text, in YAML.", example="databases: []",
-                    is_required=True,
+                    name="text", kind=FieldKind.TEXT, about="The text, in YAML.", is_required=True,
+                    example=_EXAMPLE,
                 ),
                 BodyField(
                     name="by", kind=FieldKind.TEXT, example="ann@laptop",

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kuvasz.errors import MapBusy
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aiohttp import web
+
+    from kuvasz.errors import ConfigError
 
 #: What clients tell errors by, where nothing more is known than the status.
 CODES: Final = {
@@ -45,4 +51,16 @@ class RequestRefused(Exception):
         return web.json_response(said, status=self.status, headers=headers)
 
 
-__all__ = ["CODES", "MAP_BUSY", "RequestRefused"]
+def refused_map(error: ConfigError, redact: Callable[[str], str], status: int = 409) -> RequestRefused:
+    """Return what is told of a map that is not taken, or not changed, or may be if it is asked for again.
+
+    Args:
+        error: Why.
+        redact: Takes secrets out.
+        status: Tells what kind of refusal it is.
+    """
+    code = MAP_BUSY if isinstance(error, MapBusy) else None
+    return RequestRefused(status, redact(error.message), error.hint and redact(error.hint), code=code)
+
+
+__all__ = ["CODES", "MAP_BUSY", "RequestRefused", "refused_map"]

@@ -69,7 +69,9 @@ SHAPES: Final[dict[str, Schema]] = {
     "Error": _object(
         "Why a request was not done.",
         code=_told(
-            _TEXT, "What programs tell it by: invalid_request, invalid_id, not_allowed, not_found, conflict, …"
+            _TEXT,
+            "What programs tell it by: invalid_request, invalid_id, not_allowed, not_found, conflict, map_busy"
+            " (ask again: the map before is still being put into use), …",
         ),
         error=_TEXT,
         hint=_or_null(_TEXT, "What to do."),
@@ -103,6 +105,7 @@ SHAPES: Final[dict[str, Schema]] = {
         database=_or_null(_TEXT),
         table=_or_null(_TEXT, "Of the row, if it is one row that goes; its key is not told."),
         with_tags=_SWITCH,
+        with_unclear=_SWITCH,
         error=_or_null(_TEXT, "Why it was not done. Asked for again, it goes on where it was."),
         hint=_or_null(_TEXT),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import re
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kuvasz.admin.door import Handler
     from kuvasz.admin.entries.numbered import NumberedMap
     from kuvasz.admin.entries.records import MappedTable
+    from kuvasz.admin.entries.source_shelf import Found
     from kuvasz.admin.observer import Observer
     from kuvasz.app import App
     from kuvasz.config.secrets import Redactor
@@ -90,21 +92,20 @@ class EntryAnswers:
     async def mapping(self) -> list[Record]:
         """Return the tables of the map, and those that its sources have besides."""
         known = await self.known()
-        tables = records.mapped_tables(known, await self._shelf.look(known.config))
-        return await asyncio.to_thread(self._mapping, known, tables)
+        return (await asyncio.to_thread(self._mapping, known, await self._shelf.look(known.config)))[1]
 
     async def mapped(self, number: int) -> tuple[MappedTable, Record] | None:
         """Return a table of the sources, or of the map, with how it is shown; None if nothing has the number."""
         known = await self.known()
-        tables = records.mapped_tables(known, await self._shelf.look(known.config))
-        shown = await asyncio.to_thread(self._mapping, known, tables)
+        tables, shown = await asyncio.to_thread(self._mapping, known, await self._shelf.look(known.config))
         return next((pair for pair in zip(tables, shown, strict=True) if pair[1]["id"] == number), None)
 
-    def _mapping(self, known: NumberedMap, tables: Sequence[MappedTable]) -> list[Record]:
-        lake = known.config.lake
+    def _mapping(self, known: NumberedMap, found: Found) -> tuple[Sequence[MappedTable], list[Record]]:
+        """Return the tables that there are, each with how it is shown; in a thread: of a fleet it takes seconds."""
+        lake, tables = known.config.lake, records.mapped_tables(known, found)
         numbers = numbered.number_mapping(self._numbers, [one.name for one in tables])
         present = self._present({records.identifier(one, lake) for one in known.followed})
-        return [records.mapping(one, numbers[one.name], lake, present) for one in tables]
+        return tables, [records.mapping(one, numbers[one.name], lake, present) for one in tables]
 
     def _present(self, targets: Collection[str]) -> set[str]:
         """Return the targets that are in the lake."""
@@ -117,9 +118,14 @@ class EntryAnswers:
 
 
 async def _some(make: _Make, fields: Collection[str], request: web.Request) -> web.Response:
-    query = ListQuery.of(request.query, fields)
-    found, total = query.chosen(await make())
-    return web.json_response(found, headers={TOTAL: str(total)})
+    query, entries = ListQuery.of(request.query, fields), await make()
+
+    def chosen() -> tuple[bytes, int]:
+        found, total = query.chosen(entries)
+        return json.dumps(found).encode(), total
+
+    body, total = await asyncio.to_thread(chosen)
+    return web.Response(body=body, content_type="application/json", charset="utf-8", headers={TOTAL: str(total)})
 
 
 async def _one(make: _Make, request: web.Request) -> web.Response:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiohttp import web
 
 from kuvasz.admin.api.asked import BODY, person
-from kuvasz.admin.api.refusal import RequestRefused
+from kuvasz.admin.api.refusal import RequestRefused, refused_map
 from kuvasz.admin.entries import map_change, numbered
 from kuvasz.admin.entries.entry_answers import EntryAnswers, number_of, unknown
 from kuvasz.admin.entries.map_change import MapChange, WrittenMap
 from kuvasz.admin.entries.numbered import EntryKind
 from kuvasz.admin.entries.target_request import TargetRequests, asked_table
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, KuvaszError, MapBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,9 +98,10 @@ class EntryChanges:
     async def _restart(self, _: web.Request) -> web.Response:
         """Have all sources ended and begun again."""
         try:
-            self._app.restart()
+            async with self._live_map.turn:  # a change that is being written is put into use before
+                self._app.restart()
         except ConfigError as error:
-            raise self._conflict(error) from error
+            raise refused_map(error, self._redact) from error
         return web.json_response(None)
 
     async def _change(self, request: web.Request, make: _Make) -> MapChange:
@@ -114,18 +115,23 @@ class EntryChanges:
         def edit(config: Config, plain: dict[str, Any]) -> Sequence[MapEdit]:
             written = WrittenMap(known=numbered.number(config, self._numbers), plain=plain)
             made.append(make(written))
+            for one in made[0].renamed:  # a kill may come between the map and the numbers
+                self._numbers.announce(one.kind, one.before, one.after)
             return made[0].edits
 
         try:
             await self._live_map.change(person(request), edit)
-        except ConfigError as error:
-            raise self._conflict(error) from error
+        except MapBusy as error:  # what ends now may have written it
+            raise refused_map(error, self._redact) from error
+        except KuvaszError as error:
+            for one in made[0].renamed if made else ():
+                await asyncio.to_thread(self._numbers.announce, one.kind, one.before, one.before)
+            if not isinstance(error, ConfigError):
+                raise
+            raise refused_map(error, self._redact) from error
         for one in made[0].renamed:
             await asyncio.to_thread(self._numbers.rename, one.kind, one.before, one.after)
         return made[0]
-
-    def _conflict(self, error: ConfigError) -> RequestRefused:
-        return RequestRefused(409, self._redact(error.message), error.hint and self._redact(error.hint))
 
     async def _shown(self, kind: EntryKind, change: MapChange) -> Record:
         look = {

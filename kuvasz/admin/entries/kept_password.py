@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 from typing import Final
 
 from kuvasz.admin.api.refusal import RequestRefused
@@ -10,6 +11,9 @@ from kuvasz.config.secrets import HIDDEN
 
 #: A reference in a url of the map; what is between its braces may have signs of a url.
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
+
+#: Parameters of libpq that say whose server a password is sent to, or as whom.
+_LEADING: Final = frozenset({"host", "hostaddr", "port", "user", "service"})
 
 _HINT: Final = (
     f"`{HIDDEN}` stands for the password that the map has, for the same user and hosts alone;"
@@ -33,7 +37,8 @@ def with_password(given: str, shown: str, raw: str) -> str:
     if HIDDEN not in given:
         return given
     place, rest = _place(given)
-    if place != _place(shown)[0] or HIDDEN in rest:
+    known, behind = _place(shown)
+    if place != known or HIDDEN in rest or _leads(rest) != _leads(behind):
         raise RequestRefused(400, f"url has {HIDDEN} as its password, and the map has none for that place", _HINT)
     kept = _REFERENCE.findall(raw)
     written = _place(_REFERENCE.sub("\0", raw))[0]
@@ -49,6 +54,12 @@ def _place(url: str) -> tuple[str, str]:
     found = re.match(r"[^/?]*://[^/?]*", url)
     end = 0 if found is None else found.end()
     return url[:end], url[end:]
+
+
+def _leads(rest: str) -> list[tuple[str, str]]:
+    """Return what the query of a url says of where it leads, which outranks what stands before it."""
+    parameters = urllib.parse.parse_qsl(rest.partition("?")[2], keep_blank_values=True)
+    return [(name, value) for name, value in parameters if name in _LEADING]
 
 
 __all__ = ["with_password"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.admin.entries import numbered
 from kuvasz.config import names
 from kuvasz.config import sources as config_sources
+from kuvasz.config.sources import SourceTableSpec
 from kuvasz.source.catalog.table import TableKind
 
 if TYPE_CHECKING:
@@ -136,27 +137,33 @@ def _of_group(
     group: NumberedDatabase, entries: Sequence[NumberedTable], found: Sequence[SourceTable]
 ) -> Iterator[MappedTable]:
     by_name = {one.table: one for one in found}
-    taken: set[TableName] = set()
-    mapped = {entry.table for entry in entries}
+    schemas = {url.schemas for url in group.group.urls}
+    known = {entry.table for entry in entries}  # those of entries, and members of the ones before
     for entry in entries:
+        collapses = _collapses(entry, schemas)
         # Where every url has `schemas`, the tenants' tables alone are taken.
-        is_taken = any(url.schemas is None for url in group.group.urls) or _collapses(entry, entry.table)
+        is_taken = None in schemas or any(one.collapses(entry.table) for one in collapses)
         own = [by_name[entry.table]] if entry.table in by_name and is_taken else []
-        members = [one for one in found if one.table not in mapped | taken and _collapses(entry, one.table)]
-        taken |= {one.table for one in (*own, *members)}
+        members = [
+            one for one in (found if collapses else ())
+            if one.table not in known and any(each.collapses(one.table) for each in collapses)
+        ]  # fmt: skip
+        known |= {one.table for one in members}
         yield MappedTable(database=group, table=entry.table, entry=entry, found=(*own, *members))
     for one in found:
-        if one.table not in mapped | taken and one.kind is not TableKind.OTHER:
+        if one.table not in known and one.kind is not TableKind.OTHER:
             yield MappedTable(database=group, table=one.table, entry=None, found=(one,))
 
 
-def _collapses(entry: NumberedTable, table: TableName) -> bool:
-    """Whether an entry takes a table in, at any source of its group."""
-    spec = config_sources.SourceTableSpec(
-        table=entry.table, config=entry.config, namespace="", target="", has_sid=False
-    )
-    schemas = {url.schemas for url in entry.database.group.urls}
-    return any(dataclasses.replace(spec, schemas=one).collapses(table) for one in schemas)
+def _collapses(entry: NumberedTable, schemas: Collection[str | None]) -> list[SourceTableSpec]:
+    """Return what an entry is at the sources of its group where it stands for tables that are found there."""
+    made = (
+        SourceTableSpec(
+            table=entry.table, config=entry.config, namespace="", target="", has_sid=False, schemas=one
+        )
+        for one in schemas
+    )  # fmt: skip
+    return [one for one in made if one.is_collapse]
 
 
 def _partitions(one: MappedTable) -> list[str] | None:

@@ -40,6 +40,7 @@ class ErasureOrder:
     table: str | None = None
     key: tuple[str, ...] = ()
     with_tags: bool = False
+    with_unclear: bool = False
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> ErasureOrder:

@@ -48,6 +48,10 @@ ERASURE_ROUTES: Final = (
                     about="Remove tags and branches that hold older snapshots; else it fails where there are any.",
                 ),
                 BodyField(
+                    name="with_unclear", kind=FieldKind.SWITCH, example=False,
+                    about="With `key`: rejected rows as well whose keys do not tell whose they are.",
+                ),
+                BodyField(
                     name="sure", kind=FieldKind.SWITCH, example=True,
                     about="Do it. Without it nothing is done, and the error says what would go.",
                 ),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from kuvasz import __version__
+from kuvasz.admin.notices.alarms import HEARD
 from kuvasz.config.model import NoticeKind
 from kuvasz.events import Event
 
@@ -32,8 +33,8 @@ _OF_COMMIT: Final = ("snapshot_id", "sequence", "kind", "inserts", "updates", "d
 
 
 def kind_of(event: Event) -> NoticeKind | None:
-    """Return what an event is told as; None if nobody is told."""
-    is_error = event.level >= logging.ERROR or event in _STOPS
+    """Return what an event is told as, if it is news to a webhook (`Alarms`); None if nobody is told."""
+    is_error = event.level >= logging.ERROR or event in _STOPS or event in HEARD
     return NoticeKind.ERROR if is_error else _KINDS.get(event)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kuvasz import __version__
 from kuvasz.admin.notices import notice
+from kuvasz.admin.notices.alarms import Alarms
 from kuvasz.admin.notices.post import NotTaken, post
 from kuvasz.backoff import Backoff
 from kuvasz.config.model import NoticeKind
@@ -54,7 +55,6 @@ class NoticeCounts:
 
     told: int = 0
     dropped: int = 0
-    removed: int = 0  #: of what waited, told or dropped
     failing_since: float | None = None  #: unix seconds
 
 
@@ -68,7 +68,9 @@ class NoticeProgress:
     waiting: collections.deque[Entry] = dataclasses.field(default_factory=collections.deque)
     #: targets of which what there was before it has been passed: all that follows is told, whatever the clocks say
     begun: set[str] = dataclasses.field(default_factory=set)
+    alarms: Alarms = dataclasses.field(default_factory=Alarms)  #: what goes on failing
     is_whole: bool = True  #: what was kept before is part of it
+    sending: int = 0  #: of what waits, those at the front that a request has
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> NoticeProgress:
@@ -82,13 +84,14 @@ class NoticeProgress:
             {str(target): str(seen) for target, seen in found["seen"].items()},
             collections.deque(dict(entry) for entry in found["waiting"]),
             {str(target) for target in found.get("begun", found["seen"])},
+            Alarms(found.get("alarms")),
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON of it."""
         return {
             "since_ms": self.since_ms, "number": self.number, "seen": dict(self.seen), "waiting": list(self.waiting),
-            "begun": sorted(self.begun),
+            "begun": sorted(self.begun), "alarms": self.alarms.as_json(),
         }  # fmt: skip
 
 
@@ -122,17 +125,32 @@ class Webhook:
         return self.config.label
 
     def hear(self, kind: NoticeKind, entry: Entry) -> None:
-        """Have something told, if the map wants it to be."""
+        """Have something told, if the map wants it to be, and it is news."""
         if kind not in self.config.on:
             return
         with self._lock:
-            self._told.waiting.append(entry)
-            self._is_new = True
-            if is_full := len(self._told.waiting) > _MOST_WAITING:
-                self._remove(1)
-                self.counts.dropped += 1
+            if not self._told.alarms.is_news(entry, time.time()):
+                return
+            is_full = self._add(entry)
         if is_full and self.counts.dropped % _MOST_WAITING == 1:
             _log.tell(Event.NOTICES_DROPPED, webhook=self.label, entries=self.counts.dropped)
+
+    def _add(self, entry: Entry) -> bool:
+        """Have something wait to be told; return whether something else had to go for it."""
+        self._told.waiting.append(entry)
+        self._is_new = True
+        if is_full := len(self._told.waiting) > _MOST_WAITING:
+            self._drop()
+            self.counts.dropped += 1
+        return is_full
+
+    def _drop(self) -> None:
+        """Have the oldest go of the source of which most waits: what one of them floods with costs no other's."""
+        waiting = self._told.waiting
+        ((fullest, _),) = collections.Counter(one.get("source") for one in waiting).most_common(1)
+        at = next(place for place, one in enumerate(waiting) if one.get("source") == fullest)
+        del waiting[at]
+        self._told.sending -= at < self._told.sending
 
     def run(self, stop: threading.Event, is_on: Callable[[], bool]) -> None:
         """Tell what there is to tell, until told to stop."""
@@ -170,14 +188,19 @@ class Webhook:
             if kept is not None and not self._told.is_whole:
                 with contextlib.suppress(KeyError, ValueError, TypeError, AttributeError):
                     before = NoticeProgress.of_json(kept)
-                    before.waiting.extend(self._told.waiting)
+                    now = time.time()
+                    before.waiting.extend(one for one in self._told.waiting if before.alarms.is_news(one, now))
+                    before.alarms.follow(self._told.alarms)
                     self._told = before
             self._told.is_whole = True
 
     def _tell_some(self) -> bool:
         """Tell what one request takes; whether there may be more."""
         with self._lock:
-            entries, removed = list(itertools.islice(self._told.waiting, _MOST)), self.counts.removed
+            for entry in self._told.alarms.over(time.time()):
+                self._add(entry)
+            entries = list(itertools.islice(self._told.waiting, _MOST))
+            self._told.sending = len(entries)
         waited, seen, standing, begun = len(entries), dict(self._told.seen), dict(self._standing), {*self._told.begun}
         if NoticeKind.COMMIT in self.config.on:
             entries += self._commits(_MOST - waited, seen, standing, begun)
@@ -193,7 +216,9 @@ class Webhook:
         with self._lock:
             has_moved = bool(entries) or seen != self._told.seen or begun != self._told.begun
             self._is_new = self._is_new or has_moved
-            self._remove(removed + waited - self.counts.removed)  # some may have been dropped meanwhile
+            for _ in range(self._told.sending):  # some may have been dropped meanwhile
+                self._told.waiting.popleft()
+            self._told.sending = 0
             self._told.number += bool(entries)
             self._told.seen, self._told.begun = seen, begun
         self._standing = standing
@@ -223,11 +248,6 @@ class Webhook:
             seen[target] = seen_now
             found += [notice.of_commit(row, 0 if number else missed) for number, row in enumerate(told)]
         return found
-
-    def _remove(self, count: int) -> None:
-        for _ in range(count):
-            self._told.waiting.popleft()
-            self.counts.removed += 1
 
     def _succeed(self, entries: int) -> None:
         self.counts.told += entries

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from kuvasz.admin import views
 from kuvasz.admin.api.asked import BODY, person
-from kuvasz.admin.api.refusal import RequestRefused
+from kuvasz.admin.api.refusal import RequestRefused, refused_map
 from kuvasz.admin.entries import map_change
 from kuvasz.admin.sources import mapped_url, source_edits, source_records
 from kuvasz.admin.sources.mapped_url import SourceSelection
@@ -123,8 +123,7 @@ class SourceAnswers:
         try:
             await self._live_map.change(person(request), edit, **how)
         except ConfigError as error:
-            hint = error.hint and self._redact(error.hint)
-            raise RequestRefused(409, self._redact(error.message), hint) from error
+            raise refused_map(error, self._redact) from error
 
 
 def _query(request: web.Request, known: set[str]) -> dict[str, str]:

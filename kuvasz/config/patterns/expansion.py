@@ -28,14 +28,16 @@ def expanded(config: Config, seen: Mapping[str, Sequence[SeenTable]]) -> Config:
         config: The map.
         seen: Source -> what it has; of one that is missing nothing is known, and its patterns take in nothing.
     """
-    groups = [_found(group, seen) if group.patterns else group for group in config.databases]
+    groups = [_found(config, group, seen) if group.patterns else group for group in config.databases]
     while True:
         known = config.model_copy(update={"databases": tuple(groups)})
         refused = _refused(known)
         if not refused:
             return known
-        for (number, key), why in refused.items():
-            groups[number] = _without(groups[number], key, why)
+        for number in {number for number, _ in refused}:
+            groups[number] = _without(
+                groups[number], {key: why for (of, key), why in refused.items() if of == number}
+            )  # fmt: skip
 
 
 def pattern_of(group: DatabaseConfig, table: TableName) -> str | None:
@@ -49,10 +51,10 @@ def sources_of(group: DatabaseConfig) -> list[str]:
 
 
 def _is_like(key: str, one: TableConfig, table: TableName) -> bool:
-    return names.means(key, table) and not any(names.means(other, table) for other in one.excepted)
+    return sources.Pattern(key=key, excepted=tuple(one.excepted)).means(table)
 
 
-def _found(group: DatabaseConfig, seen: Mapping[str, Sequence[SeenTable]]) -> DatabaseConfig:
+def _found(config: Config, group: DatabaseConfig, seen: Mapping[str, Sequence[SeenTable]]) -> DatabaseConfig:
     single = [(names.parse_table(key), one) for key, one in group.tables.items() if not names.is_pattern(key)]
     own = {table for table, _ in single}
     collapses = [(table, one) for table, one in single if one.partitions_regex is not None]
@@ -76,8 +78,43 @@ def _found(group: DatabaseConfig, seen: Mapping[str, Sequence[SeenTable]]) -> Da
                 have = frozenset({source}) | (frozenset() if before is None else before.sources)
                 since = one.since if before is None else min(one.since, before.since)
                 tables[key] = FoundTable(config=_of(said, one.table), pattern=pattern, sources=have, since=since)
-    in_order = dict(sorted(tables.items(), key=lambda found: found[1].since))
-    return group.knowing(FoundTables(tables=in_order, left_out=tuple(left)))
+    in_order = dict(sorted(tables.items(), key=_order))
+    known = group.knowing(FoundTables(tables=in_order, left_out=tuple(left)))
+    return _without(known, _taken(config, group, in_order))
+
+
+def _order(found: tuple[str, FoundTable[TableConfig]]) -> tuple[int, bool]:
+    """Return who is to have a target first: of those that came together the one in `public`, whoever's it is."""
+    key, one = found
+    return one.since, names.parse_table(key).schema != names.DEFAULT_SCHEMA
+
+
+def _taken(config: Config, group: DatabaseConfig, found: Mapping[str, FoundTable[TableConfig]]) -> dict[str, str]:
+    """Return why tables have to be left out whose target another one of their group has that came before them.
+
+    Whoever owns a source may have thousands of one name in as many schemas: no check of the whole map is to tell them
+    one by one.
+    """
+    refused: dict[str, str] = {}
+    owners: dict[tuple[str, str], tuple[str, str]] = {}  # target in lower case -> as it is written, and whose
+    for key, entry in sources.entries_of(group.knowing(FoundTables(tables={}))):
+        try:
+            name = sources.target_name(config.lake, key, entry)
+        except ValueError:
+            continue  # the check of the map says so
+        owners.setdefault(_folded(name), (".".join(name), key))
+    for key, one in found.items():
+        name = sources.target_name(config.lake, key, one.config)
+        written, other = owners.setdefault(_folded(name), (".".join(name), key))
+        if other != key and written == ".".join(name):
+            refused[key] = f"the target {written} is that of {other!r} already"
+        elif other != key:
+            refused[key] = f"the target {'.'.join(name)} differs from {written} in case only"
+    return refused
+
+
+def _folded(target: tuple[str, str]) -> tuple[str, str]:
+    return target[0].lower(), target[1].lower()
 
 
 def _of(said: TableConfig, table: TableName) -> TableConfig:
@@ -101,11 +138,13 @@ def _keyless(source: str, key: str, pattern: str) -> LeftOut:
 def _refused(config: Config) -> dict[tuple[int, str], str]:
     """Return why tables that patterns take in have to be left out: of those of one target the newest first."""
     found: dict[tuple[int, str], str] = {}
+    of_target = _since(config)
     for problem in check.problems(config):
         match problem.path:
             case ("databases", int(number), "tables", str(key), *_):
                 entry = config.databases[number].entries.get(key)
-                since = {} if entry is None else _since(config, sources.target_name(config.lake, key, entry))
+                target = () if entry is None else _folded(sources.target_name(config.lake, key, entry))
+                since = of_target.get(target, {})
                 if since:
                     newest = max(since.values())
                     last = [place for place, one in since.items() if one == newest][-1]
@@ -113,24 +152,23 @@ def _refused(config: Config) -> dict[tuple[int, str], str]:
     return found
 
 
-def _since(config: Config, target: tuple[str, str]) -> dict[tuple[int, str], int]:
-    """Return when each table came that patterns take in and that has a target, written in whatever case."""
-    folded = tuple(map(str.lower, target))
-    return {
-        (number, key): one.since
-        for number, group in enumerate(config.databases)
-        for key, one in (group.found.tables if group.found is not None else {}).items()
-        if tuple(map(str.lower, sources.target_name(config.lake, key, one.config))) == folded
-    }
+def _since(config: Config) -> dict[tuple[str, ...], dict[tuple[int, str], int]]:
+    """Return when each table came that patterns take in, by its target, written in whatever case."""
+    found: dict[tuple[str, ...], dict[tuple[int, str], int]] = {}
+    for number, group in enumerate(config.databases):
+        for key, one in (group.found.tables if group.found is not None else {}).items():
+            target = _folded(sources.target_name(config.lake, key, one.config))
+            found.setdefault(target, {})[number, key] = one.since
+    return found
 
 
-def _without(group: DatabaseConfig, key: str, why: str) -> DatabaseConfig:
-    """Leave a table out of what patterns take in."""
+def _without(group: DatabaseConfig, refused: Mapping[str, str]) -> DatabaseConfig:
+    """Leave tables out of what patterns take in, each for a reason."""
     found = group.found
     assert found is not None
-    tables = {other: one for other, one in found.tables.items() if other != key}
-    left = (*found.left_out, *_refusals(found.tables[key], key, why))
-    return group.knowing(FoundTables(tables=tables, left_out=left))
+    tables = {key: one for key, one in found.tables.items() if key not in refused}
+    left = (one for key, why in refused.items() for one in _refusals(found.tables[key], key, why))
+    return group.knowing(FoundTables(tables=tables, left_out=(*found.left_out, *left)))
 
 
 def _refusals(found: FoundTable[TableConfig], key: str, why: str) -> Iterator[LeftOut]:

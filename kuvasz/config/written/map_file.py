@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from kuvasz.config.written.map_store import NOTHING, MapStore, MapVersion, diges
 from kuvasz.errors import ConfigError, MapUnwritten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 #: Of a file that kuvasz makes: it may hold passwords.
@@ -68,11 +69,12 @@ class MapFile(MapStore):
 
     @override
     def exchange(self, text: str, digest: str) -> None:
-        before = None if digest == NOTHING and self.is_empty() else self.text(digest)
         try:
-            if before is not None:
-                self._put(self.before, before)
-            self._put(self._path, text)
+            with self._alone():
+                before = None if digest == NOTHING and self.is_empty() else self.text(digest)
+                if before is not None:
+                    self._put(self.before, before)
+                self._put(self._path, text)
         except OSError as error:
             raise MapUnwritten(
                 f"cannot write {self._path}: {(error.strerror or str(error)).lower()}",
@@ -94,6 +96,17 @@ class MapFile(MapStore):
         with contextlib.suppress(OSError):
             found.append(self._version(self.before, self.before.read_bytes()))
         return found
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Have whoever else exchanges it wait, or only hope for the best on file systems that know no locks."""
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)  # which ends the lock
 
     @staticmethod
     def _version(path: Path, raw: bytes) -> MapVersion:

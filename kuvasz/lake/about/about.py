@@ -1,13 +1,15 @@
 """What the lake is told of kuvasz, and the thread that writes it, beside the way of any row.
 
-Every `INTERVAL_S` each of the tables gets one commit at most. What cannot be written waits, in bounded memory; what
-finds no room there is counted and told. The table of commits is told nothing: it is read off the snapshots of the
+Every `INTERVAL_S` each of the tables gets one commit at most, and those of which nothing is lost by waiting every
+second time: a commit is most of what they cost. What cannot be written waits, in bounded memory; what finds no room
+there is counted and told. The table of commits is told nothing: it is read off the snapshots of the
 lake's tables (`kuvasz.lake.about.commits`).
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import threading
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.lake.about import commits
 from kuvasz.lake.about.joint_writing import JointWriting
 from kuvasz.lake.about.rows import Row, WaitingRows
-from kuvasz.lake.about.tables import COMMITS, REJECTS, TABLES
+from kuvasz.lake.about.tables import COMMITS, REJECTS, SOURCES, TABLES
 from kuvasz.lake.about.writer import AboutWriter
 from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.ports import About
@@ -35,6 +37,9 @@ _log = EventLog(__name__)
 
 #: Between two commits of one of the tables.
 INTERVAL_S = 10.0
+
+#: Of these not each time: snapshots are there to be read, and the last row of a source is what counts.
+_EVERY = {COMMITS: 2, SOURCES: 2}
 
 #: Seconds that the last ones get when kuvasz stops.
 _STOP_S = 5.0
@@ -145,16 +150,22 @@ class LakeAbout(About):
     # The thread
 
     def _loop(self) -> None:
-        while not self._stop.wait(INTERVAL_S):
-            self.flush()
+        for number in itertools.count(1):
+            if self._stop.wait(INTERVAL_S):
+                break
+            self._flush(number)
         self.flush()
         for writer in self._writers:
             self._do(writer, writer.close)
 
     def flush(self) -> None:
         """Write what waits, each table by itself."""
+        self._flush(0)
+
+    def _flush(self, number: int) -> None:
         for writer in self._writers:
-            self._do(writer, lambda writer=writer: self._write(writer))  # type: ignore[misc]
+            if number % _EVERY.get(writer.about.name, 1) == 0:
+                self._do(writer, lambda writer=writer: self._write(writer))  # type: ignore[misc]
 
     def _do(self, writer: AboutWriter, what: Callable[[], None]) -> None:
         """Do something with a table. Nothing that fails here may stop anything else."""

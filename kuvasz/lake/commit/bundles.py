@@ -20,15 +20,12 @@ import numpy as np
 from kuvasz.fold.difference import find
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk
-from kuvasz.model import Int64s, Truncation
+from kuvasz.model import Truncation
 from kuvasz.modes.transaction_facts import Facts
 
 if TYPE_CHECKING:
     from kuvasz.fold.keys import Keys
     from kuvasz.lake.executors.tasks import ChunkDone
-
-#: Column of `Chunk.runs` with the index one past a run's last row.
-_ROW_END = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +58,10 @@ class Bundle:
     def facts(self) -> Facts | None:
         """What the rows have of their transactions; None for table types that do not ask."""
         begins = [0, *self.ends]
-        runs = [_moved(run, begin) for chunk, begin in zip(self.chunks, begins, strict=False) for run in chunk.runs]
+        runs = [
+            chunks.moved(run, begin) for chunk, begin in zip(self.chunks, begins, strict=False) for run in chunk.runs
+        ]
         return Facts.of(np.concatenate(runs)) if runs else None
-
-
-def _moved(run: Int64s, rows: int) -> Int64s:
-    moved = run.copy()
-    moved[:, _ROW_END] += rows
-    return moved
 
 
 #: What is done for a target in one go.

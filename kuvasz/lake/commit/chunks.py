@@ -1,8 +1,9 @@
 """A mini-transaction's changes of one target, cut into chunks for the executors. Pure.
 
 Rows before the source's position are left out; what is left keeps its order per source. A chunk holds rows of one
-relation version of one source; a truncation stands between chunks. Of several truncations that a clone shows at once
-the last one takes away what all of them do, so rows before it share chunks.
+relation version of one source; a truncation stands between chunks, but in tables from which it takes nothing away. Of
+several truncations that a table shows at once the last one takes away what all of them do, so rows before it share
+chunks; see `_Shown`.
 
 For the table types that show transactions, chunks carry the facts of theirs. For a history, where of several
 changes of a key in one transaction only the last counts, no chunk mixes part of a transaction with others: one whose
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
@@ -34,6 +36,9 @@ from kuvasz.modes.transaction_facts import Facts
 Events = dict[tuple[str, TableName], tuple[int, int]]
 
 _WITH_FACTS = frozenset({TableType.HISTORY, TableType.CHANGELOG})
+
+#: Column of `Chunk.runs` with the index one past a run's last row.
+_ROW_END = 3
 
 #: A history's chunk takes all there is: chunks of one table would have to be worked out one after another.
 _NO_LIMIT = 1 << 60
@@ -60,8 +65,9 @@ class Chunk:
         return Facts.of(np.concatenate(self.runs)) if self.runs else None
 
     def join(self, other: Chunk) -> None:
-        """Take in the rows of a chunk that carries no facts, behind its own."""
+        """Take in the rows of a chunk behind its own."""
         self.parts += other.parts
+        self.runs += [moved(run, self.rows) for run in other.runs]
         self.lengths += other.lengths
         self.origins += [(self.rows + first, transactions, begin) for first, transactions, begin in other.origins]
         self.size += other.size
@@ -74,6 +80,26 @@ class Chunk:
         first, transactions, begin = next(origin for origin in reversed(self.origins) if origin[0] <= row)
         number = np.searchsorted(transactions.row_end, begin + row - first, side="right")
         return int(transactions.commit_lsn[number])
+
+
+def moved(run: Int64s, rows: int) -> Int64s:
+    """Return a run of a chunk's facts whose rows stand behind so many others."""
+    found = run.copy()
+    found[:, _ROW_END] += rows
+    return found
+
+
+def facts_of(truncation: Truncation) -> Facts:
+    """Return the facts of a truncation that is a row, and of the others that are rows with it."""
+    return Facts.of(
+        np.array(
+            [
+                [one.commit_lsn, one.commit_us, one.xid, number, one.ordinal]
+                for number, one in enumerate((truncation, *truncation.others), 1)
+            ],
+            np.int64,
+        )
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +172,7 @@ def cut(
     events: Mapping[tuple[str, TableName], tuple[int, int]] | None = None,
     *,
     counts: bool = False,
+    is_soft: bool = False,
 ) -> Cut:
     """Cut changes into chunks of about `chunk_bytes`.
 
@@ -156,6 +183,7 @@ def cut(
         table_type: The table type of the target.
         events: What the last cut of the target's changes gave: a transaction may go on from there.
         counts: Whether chunks carry the facts of their transactions whatever the table type.
+        is_soft: Whether deleted rows stay in the target.
     """
     counter = _Counter(dict(events or {})) if counts or table_type in _WITH_FACTS else None
     split: set[tuple[str, int]] = set()
@@ -163,8 +191,8 @@ def cut(
         changes, chunk_bytes = list(changes), _NO_LIMIT
         split = _split(changes, accepted, events or {})
     steps: list[Chunk | Truncation] = []
-    truncations = _Truncations(steps, chunk_bytes, is_joining=counter is None and table_type is TableType.CLONE)
     filling: dict[str, Chunk] = {}
+    truncations = _Truncations(steps, filling, chunk_bytes, _Shown.by(table_type, is_soft=is_soft))
     positions: dict[str, SourcePosition] = {}
     rows_of: dict[str, int] = {}
     bytes_of: dict[str, int] = {}
@@ -174,7 +202,6 @@ def cut(
         floor = accepted.get(change.source, 0)
         if isinstance(change, Truncation):
             if change.commit_lsn >= floor:
-                filling.pop(change.source, None)
                 step = change if counter is None else counter.count_truncation(change)
                 if (change.source, change.commit_lsn) in split:
                     step = dataclasses.replace(step, end_lsn=change.commit_lsn + 1)
@@ -231,46 +258,99 @@ def cut(
     )
 
 
+class _Shown(enum.Enum):
+    """What a table shows of truncations."""
+
+    NOTHING = enum.auto()  #: rows stay
+    ROWS = enum.auto()  #: each is a row
+    LAST = enum.auto()  #: what is there is what came behind the last one
+    ENDS = enum.auto()  #: rows that end by it stay, with its time, which is one for all of a transaction
+
+    @staticmethod
+    def by(table_type: TableType, *, is_soft: bool) -> _Shown:
+        """Return what a type of table shows."""
+        if is_soft:
+            return _Shown.ENDS
+        return {
+            TableType.APPEND: _Shown.NOTHING,
+            TableType.CHANGELOG: _Shown.ROWS,
+            TableType.CLONE: _Shown.LAST,
+            TableType.HISTORY: _Shown.ENDS,
+        }[table_type]
+
+
 class _Truncations:
     """Leaves out truncations that another one follows, and joins the chunks that they parted: each is a file.
 
-    All rows stay, and with them what is counted of them and what is found to be wrong with one.
+    All rows stay, and with them what is counted of them and what is found to be wrong with one. Those that are rows
+    themselves are put together, for each would be a file, too.
 
     Args:
         steps: The steps of a cut so far.
+        filling: Source -> the chunk that its next rows go into.
         chunk_bytes: Size at which a chunk is full.
-        is_joining: Whether it does: the target shows nothing of what a truncation takes away.
+        shown: What the target shows of them.
     """
 
-    def __init__(self, steps: list[Chunk | Truncation], chunk_bytes: int, *, is_joining: bool) -> None:
-        self._is_joining = is_joining
+    def __init__(
+        self, steps: list[Chunk | Truncation], filling: dict[str, Chunk], chunk_bytes: int, shown: _Shown
+    ) -> None:
+        self._shown = shown
         self._steps = steps
+        self._filling = filling
         self._chunk_bytes = chunk_bytes
         self._looked_at = 0  # of the steps
         self._last: dict[str, list[int]] = {}  # source -> its last chunk, truncation and what came behind that
         self._left_out: set[int] = set()
+        self._others: dict[int, list[Truncation]] = {}  # number of a step -> those that are rows with it
 
     def add(self, truncation: Truncation) -> None:
         """Add the next step, which is a truncation."""
-        if self._is_joining:
-            self._look(truncation)
-        self._steps.append(truncation)
-
-    def _look(self, truncation: Truncation) -> None:
-        """Look at the steps before a truncation."""
-        for number in range(self._looked_at, len(self._steps)):
-            self._last.setdefault(self._steps[number].source, []).append(number)
-        self._looked_at = len(self._steps)
-        last = self._last.get(truncation.source, [])
+        if self._shown is _Shown.NOTHING:
+            self._steps.append(truncation)
+            return
+        if self._shown is not _Shown.ROWS:
+            self._filling.pop(truncation.source, None)
+        last = self._since(truncation.source)
         at = next((place for place, number in enumerate(last) if self._is_truncation(number)), None)
-        if at is not None and all(self._is_of(self._steps[number], truncation) for number in last[at:]):
+        follows = at is not None and all(self._is_of(self._steps[number], truncation) for number in last[at:])
+        if self._shown is _Shown.ROWS:
+            self._gather(truncation, last[at] if follows and at is not None else None)
+            return
+        if follows and at is not None and self._hides(truncation, self._steps[last[at]]):
             self._left_out.add(last.pop(at))
             self._join(last, at)
         self._last[truncation.source] = [number for number in last[-1:] if not self._is_truncation(number)]
+        self._steps.append(truncation)
+
+    def _since(self, source: str) -> list[int]:
+        """Return the numbers of a source's steps that were not looked at before."""
+        for number in range(self._looked_at, len(self._steps)):
+            self._last.setdefault(self._steps[number].source, []).append(number)
+        self._looked_at = len(self._steps)
+        return self._last.get(source, [])
+
+    def _gather(self, truncation: Truncation, first: int | None) -> None:
+        """Put one that is a row to the rows of another one, if there is one."""
+        if first is None or self._steps[first].relation != truncation.relation:
+            self._last[truncation.source] = []
+            self._steps.append(truncation)
+            return
+        self._others.setdefault(first, []).append(truncation)
+        self._last[truncation.source] = [first]
+
+    def _hides(self, truncation: Truncation, before: Chunk | Truncation) -> bool:
+        """Whether nothing is seen of one behind which another one comes."""
+        assert isinstance(before, Truncation)
+        return self._shown is _Shown.LAST or before.commit_lsn == truncation.commit_lsn
 
     def left(self) -> tuple[Chunk | Truncation, ...]:
         """Return the other steps."""
-        return tuple(step for number, step in enumerate(self._steps) if number not in self._left_out)
+        return tuple(self._whole(number) for number in range(len(self._steps)) if number not in self._left_out)
+
+    def _whole(self, number: int) -> Chunk | Truncation:
+        step, others = self._steps[number], self._others.get(number, ())
+        return dataclasses.replace(step, others=tuple(others)) if isinstance(step, Truncation) and others else step
 
     def _join(self, last: list[int], at: int) -> None:
         """Join the chunk behind a truncation that is left out with the one before, if both are one by their size."""

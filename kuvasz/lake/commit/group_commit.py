@@ -206,6 +206,8 @@ class GroupCommits:
         try:
             part.staged = table.table.stage(part.sent.commit, self._joint())
         except ForeignChange:
+            if _has_come(part):
+                return
             self._note_conflict()
             part.conflicts += 1
             # Parts of an open transaction cannot be resolved again: their keys are gone by now.
@@ -306,6 +308,12 @@ class GroupCommits:
         if part.staged is not None and self._joint is not None:
             self._let_go([part], self._joint(), is_known=True)
         part.outcome = stop(part.table, [part.written], part.changeset, error)
+
+
+def _has_come(part: GroupPart) -> bool:
+    """Whether a commit that was refused is there: it was sent before, and nobody had seen it."""
+    part.table.commits.prepare(part.changeset, part.positions)
+    return part.changeset.is_there
 
 
 def _going_on(parts: Iterable[GroupPart]) -> list[GroupPart]:

@@ -39,13 +39,16 @@ class JobChunk:
     owners: tuple[Owner, ...]  #: whose its rows are if they are of several sources
     location: str  #: of its table
     order: int  #: of its file among those of one commit
+    is_hiding: bool = False  #: as `kuvasz.ports.Target.is_hiding`
 
     @property
     def rows(self) -> int:
-        return 1 if isinstance(self.step, Truncation) else self.step.rows
+        """How many rows it has."""
+        return 1 + len(self.step.others) if isinstance(self.step, Truncation) else self.step.rows
 
     @property
     def size(self) -> int:
+        """The bytes of its rows."""
         return 1 if isinstance(self.step, Truncation) else self.step.size
 
 
@@ -80,7 +83,7 @@ class JobInput:
         self.chunks.append(
             JobChunk(
                 step=step, shape=self._numbers[id(shape)], owners=owners, location=table.definition.location,
-                order=next(_orders) if order is None else order,
+                order=next(_orders) if order is None else order, is_hiding=table.target.is_hiding,
             )
         )  # fmt: skip
         return len(self.chunks) - 1
@@ -232,4 +235,4 @@ def _is_of_source(error: KuvaszError) -> bool:
     return not isinstance(error, LakeError)
 
 
-__all__ = ["JobInput", "TargetPlan"]
+__all__ = ["JobChunk", "JobInput", "TargetPlan"]

@@ -14,7 +14,7 @@ from kuvasz.lake.commit import bundles, chunks
 from kuvasz.lake.commit.bundles import Step
 from kuvasz.lake.commit.chunk_jobs import ChunkJobs, SizedTask
 from kuvasz.lake.commit.step_shapes import StepShapes
-from kuvasz.lake.commit.target_plan import JobInput, TargetPlan
+from kuvasz.lake.commit.target_plan import JobChunk, JobInput, TargetPlan
 from kuvasz.lake.commit.written import Written
 from kuvasz.lake.executors.tasks import ChunkDone, ChunkTask
 from kuvasz.lake.files.data_file import remove
@@ -23,7 +23,6 @@ from kuvasz.lake.files.store_access import of_table
 from kuvasz.lake.format import naming
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.model import Truncation
-from kuvasz.modes.transaction_facts import Facts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
     from kuvasz.lake.executors.spool import Spool
     from kuvasz.lake.table.table import LakeTable
     from kuvasz.ports import TableWork
+    from kuvasz.seal.sealing_key import Buffer
 
 #: What an executor needs of a step: lengths, messages, and facts of the transactions.
-_Raw: TypeAlias = "tuple[bytes | None, bytes | bytearray | memoryview | None, bytes | None]"
+_Raw: TypeAlias = "tuple[bytes | None, Buffer | None, bytes | None]"
 
 
 class WriteStage:
@@ -109,7 +109,10 @@ class WriteStage:
         resets = dict(era.position_resets)
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         has_facts = table.columns.shapes.want_facts
-        cut = chunks.cut(work.changes, dict(era.accepted), chunk_bytes, table.target.type, events, counts=has_facts)
+        cut = chunks.cut(
+            work.changes, dict(era.accepted), chunk_bytes, table.target.type, events, counts=has_facts,
+            is_soft=table.target.is_soft,
+        )  # fmt: skip
         plan = TargetPlan(work=work, cut=cut, era=era, position_resets=resets, identities=identities)
         shapes = StepShapes(table, self._feeds)
         with table.definition.lock:  # steps that are put together must see one schema and one layout
@@ -148,7 +151,7 @@ class WriteStage:
         if not chunks:
             return {}
         raw = [_raw(chunk.step) for chunk in chunks]
-        path, written = self._spool.write([part for parts in raw for part in parts if part is not None])
+        path, written = self._spool.write(*_parts(chunks, raw))
         slices = iter(written)
         tasks: list[SizedTask] = []
         try:
@@ -168,10 +171,20 @@ class WriteStage:
             self._spool.remove(path)
 
 
+def _parts(chunks: Sequence[JobChunk], raw: Sequence[_Raw]) -> tuple[list[Buffer], set[int]]:
+    """Return what is spooled, and the numbers of what of it is sealed."""
+    found: list[Buffer] = []
+    sealed = set()
+    for chunk, (lengths, data, facts) in zip(chunks, raw, strict=True):
+        if chunk.is_hiding and data is not None:
+            sealed.add(len(found) + 1)
+        found += [part for part in (lengths, data, facts) if part is not None]
+    return found, sealed
+
+
 def _raw(step: Step) -> _Raw:
     if isinstance(step, Truncation):
-        run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
-        return None, None, Facts.of(np.array([run], np.int64)).to_bytes()
+        return None, None, chunks.facts_of(step).to_bytes()
     parts = [part for chunk in bundles.chunks_of(step) for part in chunk.parts]
     lengths = [length for chunk in bundles.chunks_of(step) for length in chunk.lengths]
     facts = step.facts

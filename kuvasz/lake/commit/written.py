@@ -74,7 +74,7 @@ class WrittenTable:
             raise self.error
 
     def check(self, table: LakeTable) -> None:
-        """Refuse changes of a source whose position was dropped since: they would begin behind a gap.
+        """Refuse changes of a source whose position was dropped since, or moved by others: see `WriteEra`.
 
         Neither is anything taken that tells rows without a key apart by other columns than the table does now.
 
@@ -86,7 +86,7 @@ class WrittenTable:
             raise LakeError(message, hint="kuvasz begins again by itself")
         for step in self.cut.steps:
             if self.position_resets.get(step.source, 0) != self.era.position_resets.get(step.source, 0):
-                what = f"source {step.source} is copied again; what was written before is not taken"
+                what = f"source {step.source} goes on from another position; what was written before is not taken"
                 message = f"{place_of(table=table.name)}: {what}"
                 raise LakeError(message, hint="kuvasz begins again by itself")
 

@@ -137,8 +137,7 @@ class CopiedFiles:
             if self._stopped.is_set():
                 return 0
             paced = request.at_pace(rows_per_second)
-            small = None if self._shape.transform is not None else read_small(paced, self._order.pipeline.chunk_bytes)
-            made = self._copy_range(small or paced, lsn)
+            made = self._copy_range(self._read_small(paced) or paced, lsn)
             self._add(made)
             if number is None:
                 with self._lock:
@@ -146,6 +145,20 @@ class CopiedFiles:
             elif self.ledger is not None:
                 self.ledger.note(number, made.render())
             return sum(file.rows for file in made.files)
+
+    def _read_small(self, request: CopyRequest) -> ReadRows | None:
+        """Read a small range now; None if it is to be read as a large one, also because its rows come slowly.
+
+        Many small tables are copied at a time: one of which next to nothing comes goes to where slow ones wait for
+        each other alone.
+        """
+        if self._shape.transform is not None or self._order.pace.is_slow:
+            return None
+        try:
+            return read_small(request.hurried(), self._order.pipeline.chunk_bytes)
+        except SourceSlow:
+            self._order.pace.note_slow(is_slow=True)
+            return None
 
     def _add(self, made: WrittenFiles) -> None:
         with self._lock:

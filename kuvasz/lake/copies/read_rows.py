@@ -10,12 +10,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from kuvasz.ports import SMALL_COPY_BYTES
+from kuvasz.ports import SMALL_COPY_BYTES, CopyTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kuvasz.ports import CopyRequest
+
+#: Of rows as text that are kept here: they are larger than they lie at the source, and tables grow.
+_MOST_BYTES = 2 * SMALL_COPY_BYTES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,10 @@ class ReadRows:
         """See `kuvasz.ports.CopyRequest.hurried`."""
         return self
 
+    def bounded(self, most_bytes: int) -> ReadRows:  # noqa: ARG002 (they are there)
+        """See `kuvasz.ports.CopyRequest.bounded`."""
+        return self
+
     def read(self, chunk_bytes: int) -> Iterator[bytearray]:  # noqa: ARG002 (there is one piece)
         """See `kuvasz.ports.CopyRequest.read`."""
         if self.data:
@@ -57,10 +64,14 @@ def read_small(request: CopyRequest, chunk_bytes: int) -> ReadRows | None:
     if request.size > SMALL_COPY_BYTES:
         return None
     data = bytearray()
-    for piece in request.read(min(chunk_bytes, SMALL_COPY_BYTES)):
-        data += piece
-        if len(data) > 2 * SMALL_COPY_BYTES:
-            return None
+    try:
+        # A megabyte at the source may be one row of a hundred, and many are read here at a time.
+        for piece in request.bounded(_MOST_BYTES).read(min(chunk_bytes, SMALL_COPY_BYTES)):
+            data += piece
+            if len(data) > _MOST_BYTES:
+                return None
+    except CopyTooLarge:
+        return None
     return ReadRows(server=request.server, data=data)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz.errors import CopyNeeded, SchemaAwaited, SchemaError, SchemaHeld, place_of, resync_of, retry_of
 from kuvasz.evolve import column_notes, sights
+from kuvasz.lake.definition import hidden_defaults
 from kuvasz.lake.definition.agreement import Agreement
 from kuvasz.lake.definition.known_sources import KnownSources
 from kuvasz.lake.definition.noted_columns import ColumnNotes
@@ -232,6 +233,7 @@ class Columns:
     def _plan_for(self, target: Target, feed: Feed, relation: Relation) -> tuple[Evolution, Relation, bool]:
         """Return what is to be done for a source table, its relation as it counts, and whether to remember it."""
         table, known, place = self._definition, self.known.get(feed.source), feed.place
+        relation = hidden_defaults.over(target, relation)
         is_numbered = all(column.attnum for column in relation.columns)
         described, projection = relation, self.shapes.project(feed, relation)
         view = projection.relation

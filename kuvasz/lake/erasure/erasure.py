@@ -6,12 +6,14 @@ Works without position indexes: whoever streams next notices that the files are 
 from __future__ import annotations
 
 import contextlib
+import datetime
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kuvasz.errors import ConfigError
+from kuvasz.errors import ConfigError, LakeError, place_of
 from kuvasz.lake.about.tables import EVENTS, REJECTS, SOURCES, TABLES
+from kuvasz.lake.about.writer import AboutWriter
 from kuvasz.lake.erasure.table_erasure import TableErasure
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
@@ -24,16 +26,21 @@ from kuvasz.lake.maintenance.run_once import no_keys
 from kuvasz.lake.table.table import LakeTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from kuvasz.config.model import Config
+    from kuvasz.lake.about.rows import Row
+    from kuvasz.lake.about.tables import AboutTable
     from kuvasz.lake.erasure.journal import Journal
     from kuvasz.lake.erasure.rows import RowsToErase
     from kuvasz.lake.java.signing_key import SigningKey
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
     from kuvasz.ports import Target
+
+#: Stands for tables about the lake of which nobody knows whether they are there.
+_UNLISTED: Final = "tables about the lake in other namespaces, which cannot be listed"
 
 #: Of the tables about the lake: those that say something of sources in words, or hold what they sent.
 _ABOUT = frozenset({EVENTS, REJECTS, SOURCES})
@@ -65,10 +72,32 @@ class Erasure:
         return [target for target in self.about() if target.name.rpartition(".")[2] == REJECTS]
 
     def others(self, targets: Sequence[Target]) -> list[str]:
-        """Return the tables in the same namespaces that are none of these, nor about the lake."""
+        """Return the tables in the same namespaces that are none of these, and those of `left_behind`."""
         namespaces = {target.name.rpartition(".")[0] for target in targets} - {self._config.lake.about}
         known = {target.name for target in targets}
-        return sorted(name for space in namespaces for name in self._catalog.tables(space) if name not in known)
+        found = {name for space in namespaces for name in self._catalog.tables(space) if name not in known}
+        return sorted(found.union(self.left_behind(_ABOUT)))
+
+    def left_behind(self, kinds: Collection[str]) -> list[str]:
+        """Return the tables about the lake that were written while the map named another namespace for them.
+
+        Args:
+            kinds: Which of them, by their names.
+        """
+        known = {one.name: one for one in TABLES if one.name in kinds}
+        try:
+            spaces = [space for space in self._catalog.namespaces() if space != self._config.lake.about]
+            names = [name for space in spaces for name in self._catalog.tables(space)]
+            named = [name for name in names if name.rpartition(".")[2] in known]
+            return sorted(name for name in named if self._is_about(name, known[name.rpartition(".")[2]]))
+        except LakeError:  # who may write some namespaces need not be let list the others
+            return [_UNLISTED]
+
+    def _is_about(self, name: str, about: AboutTable) -> bool:
+        """Whether a table has the columns of one about the lake; an earlier version had fewer."""
+        found = self._catalog.load(name)
+        columns = {field.name for field in found.schema.read().fields} if found else set()
+        return about.time in columns and columns <= about.columns.keys()
 
     def refuse_names(self, targets: Sequence[Target]) -> None:
         """Refuse to begin where tags or branches keep what is to go.
@@ -97,6 +126,27 @@ class Erasure:
                 f"{'; '.join(others)}",
                 hint="`kuvasz publish` it, take `branch` out of the map, start kuvasz once with that, and erase then",
             )
+
+    def tell(self, rows: Sequence[Row]) -> None:
+        """Add rows to the table of events, if there is one.
+
+        Raises:
+            KuvaszError: It could not be done; it may be done again.
+        """
+        namespace = self._config.lake.about
+        (about,) = (one for one in TABLES if one.name == EVENTS)
+        found = None if namespace is None else self._catalog.load(f"{namespace}.{EVENTS}")
+        if found is None:
+            return
+        made = self._table(found, about.target(str(namespace)))
+        writer = AboutWriter(about, lambda _: made, self._config.lake.about_keep)
+        try:
+            with writer.held() as table:
+                writer.write(table, rows, {}, datetime.datetime.now(datetime.UTC))
+        except OSError as error:
+            message = f"{place_of(table=made.name)}: what was done cannot be told: {error}"
+            hint = "check the warehouse, and begin again: it goes on where it was"
+            raise LakeError(message, hint=hint) from error
 
     def sign(self, key: SigningKey, text: str) -> str:
         """Return the signature of a text, in base64.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from kuvasz.model import UInt32s
 
 
+#: Of the table of rejected rows: what says whose row one is.
+MISFIT_COLUMNS: Final = ("target", "source", "key", "raw_row")
+
+
 class RowsToErase(Protocol):
     """Rows of a table that are to go, by what they have in common."""
 
@@ -38,6 +42,10 @@ class RowsToErase(Protocol):
 
     def naming(self, table: LakeTable, path: str) -> int:  # noqa: ARG002 (most name none)
         """Return how many rows of a file stay and name them; errors of the store are `OSError`."""
+        return 0
+
+    def unclear(self, table: LakeTable, path: str) -> int:  # noqa: ARG002 (of most rows one can tell)
+        """Return how many rows of a file stay though they may be among them; errors of the store are `OSError`."""
         return 0
 
     def is_of(self, source: str) -> bool:
@@ -107,7 +115,7 @@ class AboutRows(RowsToErase):
 class KeyRows(RowsToErase):
     """The rows that have a key, of one sid or of all."""
 
-    values: Mapping[str, pa.Scalar]  #: by column
+    values: Mapping[str, pa.Scalar]  #: by column; NULL: no value of its type, which no row has
     is_key: Callable[[Mapping[str, str | None]], bool]  #: as `MisfitRows.is_key`
 
     @override
@@ -119,6 +127,8 @@ class KeyRows(RowsToErase):
     @override
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """See `RowsToErase.in_file`."""
+        if not all(value.is_valid for value in self.values.values()):
+            return np.empty(0, np.uint32)
         schema = table.definition.schema.arrow()
         fields = [schema.field(name) for name in self.values]
         found = row_search.positions_of(table.definition.io_properties, path, fields, list(self.values.values()))
@@ -147,7 +157,10 @@ class MisfitRows(RowsToErase):
 
     target: str
     is_key: Callable[[Mapping[str, str | None]], bool]  #: whether PostgreSQL's texts by column are it, without sid
-    sources: frozenset[str] | None = None  #: whose rows are meant; None: all
+    may_be_key: Callable[[Mapping[str, str | None]], bool]  #: whether they are it as far as they are known
+    sid: str | None = None  #: whose rows are meant; None: all
+    sources: frozenset[str] = frozenset()  #: what kuvasz calls the sources of this sid
+    with_unclear: bool = False  #: those go as well of which nobody can tell whether they have the key
 
     @override
     def may_be_in(self, entry: FileEntry) -> bool:
@@ -157,23 +170,47 @@ class MisfitRows(RowsToErase):
     @override
     def in_file(self, table: LakeTable, path: str) -> UInt32s:
         """See `RowsToErase.in_file`."""
-        schema = table.definition.schema.arrow()
-        wanted = pa.schema([schema.field(name) for name in ("target", "source", "key", "raw_row")])
-        found = read_fields(table.definition.io_properties, path, wanted).to_pylist()
-        return np.array([place for place, row in enumerate(found) if self._has(row)], np.uint32)
+        found = self._read(table, path)
+        return np.array([place for place, row in enumerate(found) if self.has(row)], np.uint32)
 
-    def _has(self, row: Mapping[str, str | None]) -> bool:
-        texts = row["key"] or row["raw_row"]  # where there is no key, any of its columns may tell it
-        if row["target"] != self.target or texts is None:
-            return False
-        if self.sources is not None and names.source_of(row["source"] or "") not in self.sources:
-            return False
-        return self.is_key(json.loads(texts))
+    @override
+    def unclear(self, table: LakeTable, path: str) -> int:
+        """See `RowsToErase.unclear`: rejected for their keys, such as an expression without a value."""
+        return 0 if self.with_unclear else sum(map(self._is_unclear, self._read(table, path)))
+
+    @staticmethod
+    def _read(table: LakeTable, path: str) -> list[dict[str, str | None]]:
+        schema = table.definition.schema.arrow()
+        wanted = pa.schema([schema.field(name) for name in MISFIT_COLUMNS])
+        found: list[dict[str, str | None]] = read_fields(table.definition.io_properties, path, wanted).to_pylist()
+        return found
+
+    def has(self, row: Mapping[str, str | None]) -> bool:
+        """Whether a rejected row goes; it has `MISFIT_COLUMNS`."""
+        if self._is_meant(row) and self.is_key(_texts(row)):
+            return True
+        return self.with_unclear and self._is_unclear(row)
+
+    def _is_unclear(self, row: Mapping[str, str | None]) -> bool:
+        return self._is_meant(row) and self.may_be_key(_texts(row))
+
+    def _is_meant(self, row: Mapping[str, str | None]) -> bool:
+        whose = self.sid is None or _is_of(row["source"] or "", self.sid, self.sources)
+        return row["target"] == self.target and whose
 
     @override
     def is_of(self, source: str) -> bool:
         """See `RowsToErase.is_of`."""
         return False
+
+
+def _texts(row: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return what a rejected row tells of its key: column -> text; one that has no value, or was not sent, is absent.
+
+    Where there is no key, any column may tell the row, and NULL is a value of it.
+    """
+    whole, key = (json.loads(row[name] or "{}") for name in ("raw_row", "key"))
+    return whole if not key else {name: text for name, text in {**whole, **key}.items() if text is not None}
 
 
 def _is_of(name: str, sid: str, sources: frozenset[str]) -> bool:
@@ -182,4 +219,4 @@ def _is_of(name: str, sid: str, sources: frozenset[str]) -> bool:
     return source in sources if tenant is None else tenant == sid
 
 
-__all__ = ["AboutRows", "KeyRows", "MisfitRows", "RowsToErase", "SidRows"]
+__all__ = ["MISFIT_COLUMNS", "AboutRows", "KeyRows", "MisfitRows", "RowsToErase", "SidRows"]

@@ -157,9 +157,10 @@ class TableErasure:
         with self._reading(path):
             return self._rows.in_file(self._table, path)
 
-    def _naming(self, path: str) -> int:
+    def _kept(self, path: str) -> tuple[int, int]:
+        """Return how many rows of a file stay that name those that go, and how many may be among these."""
         with self._reading(path):
-            return self._rows.naming(self._table, path)
+            return self._rows.naming(self._table, path), self._rows.unclear(self._table, path)
 
     @contextlib.contextmanager
     def _reading(self, path: str) -> Iterator[None]:
@@ -219,7 +220,7 @@ class TableErasure:
         with table.lock:
             table.follow()
             found = {entry.path: len(self._in_file(entry.path)) for entry in table.index.files}
-            naming = sum(map(self._naming, found))
+            naming, unclear = map(sum, zip((0, 0), *map(self._kept, found), strict=True))
             rows = sum(entry.rows for entry in table.index.files)
         listed = remains.listed()
         snapshots = remains.snapshots()
@@ -232,6 +233,7 @@ class TableErasure:
                 "rows": rows,
                 "rows_found": sum(found.values()),
                 "rows_naming_it": naming,
+                "rows_unclear": unclear,
                 "snapshots": len(snapshots),
                 "tags_and_branches": remains.names(),
                 "entries_of_removed_files": remains.deleted_entries(),
@@ -244,7 +246,10 @@ class TableErasure:
 
 def _is_clean(scan: dict[str, Any]) -> bool:
     """Whether a scan found nothing of what it looked for."""
-    wanted_none = ("rows_found", "rows_naming_it", "tags_and_branches", "entries_of_removed_files", "unneeded_files")
+    wanted_none = (
+        "rows_found", "rows_naming_it", "rows_unclear", "tags_and_branches", "entries_of_removed_files",
+        "unneeded_files",
+    )  # fmt: skip
     return scan["snapshots"] <= 1 and not any(scan[what] for what in wanted_none)
 
 

@@ -40,6 +40,7 @@ _RESULTS: Mapping[type[spark_types.DataType], PgType] = {
     spark_types.TimestampNTZType: typemap.BUILTIN[1114],
     spark_types.TimestampType: typemap.BUILTIN[1184],
 }
+_OF_SEVERAL = (spark_types.ArrayType, spark_types.MapType)  #: no columns are made for arrays of such
 _NUMERIC = typemap.BUILTIN[1700]
 _HSTORE = PgType(oid=0, name="hstore", schema="public")
 
@@ -182,7 +183,7 @@ class Analyzer:
         """Return the PostgreSQL type, with its modifier, that becomes in the lake what an expression gives."""
         if isinstance(kind, spark_types.DecimalType):
             return _NUMERIC, (kind.precision << 16 | kind.scale) + 4
-        if isinstance(kind, spark_types.ArrayType):
+        if isinstance(kind, spark_types.ArrayType) and not isinstance(kind.elementType, _OF_SEVERAL):
             element, typmod = self.result(kind.elementType, text, option)
             return PgType(oid=0, name=f"_{element.name}", element=element), typmod
         if isinstance(kind, spark_types.MapType) and all(

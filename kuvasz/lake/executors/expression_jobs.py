@@ -32,7 +32,7 @@ from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, CopyD
 from kuvasz.lake.files.data_file import remove
 from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format import naming
-from kuvasz.model import Int32s, UInt8s, UInt32s
+from kuvasz.model import Int32s, LakeType, UInt8s, UInt32s, ValueType
 from kuvasz.modes.row_rules import (
     Evaluated,
     RefusedInput,
@@ -233,7 +233,22 @@ def _selected(transform: Transform) -> Iterator[tuple[str, str]]:
     else:
         yield f"CASE WHEN {wholes.pop(0)} THEN coalesce(({transform.filter}), false) ELSE false END", _KEEP
     for number, (item, whole) in enumerate(zip(transform.computed, wholes, strict=True)):
-        yield f"CASE WHEN {whole} THEN ({item.text}) END", f"c{number}"
+        yield f"CASE WHEN {whole} THEN {_legible(f'({item.text})', item.type)} END", f"c{number}"
+
+
+def _legible(text: str, kind: ValueType) -> str:
+    """Return an expression that fails where another gives a text that is none: Spark takes any bytes for one.
+
+    A Parquet file with such a string cannot be read by others; see `kuvasz.decode.texts.strings`.
+    """
+    if kind.kind is LakeType.STRING:
+        return f"validate_utf8({text})"
+    if kind.kind is LakeType.MAP:
+        checked = f"transform_keys({text}, (k, v) -> validate_utf8(k))"
+        return f"transform_values({checked}, (k, v) -> validate_utf8(v))"
+    if kind.element is not None and kind.element.kind is LakeType.STRING:
+        return f"transform({text}, e -> validate_utf8(e))"
+    return text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from kuvasz.errors import InternalError, KuvaszError, LakeError
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors.tasks import ReadKeys, concatenate, slim_worker
+from kuvasz.lake.files.arrangement import arrange
 from kuvasz.lake.files.data_file import DataFile, DataFileWriter, field_id, writing
 from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
@@ -113,7 +114,7 @@ class RewriteFiles:
         """Yield rows as they are to be written, and which of all live ones each is; None: they are as they came."""
         if layout.order:
             whole = self._whole(task)
-            for _, order in layout.arrange(whole):
+            for _, order in arrange(layout, whole):
                 yield whole.take(pa.array(order)), order
         elif self.sort_by:
             whole = self._whole(task)

@@ -11,7 +11,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from kuvasz.errors import LakeError
 from kuvasz.lake.executors.tasks import SpoolSlice
 from kuvasz.lake.files.data_file import remove
 from kuvasz.lake.files.file_io import file_io, listing
+from kuvasz.seal.sealing_key import Buffer, SealingKey
 
 #: Age at which a file in a shared store belongs to nobody: a running process keeps one for seconds.
 _STALE_S = 24 * 3600.0
@@ -32,6 +33,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 class Spool:
     """Files below one folder, each written once, read by executors, removed by its writer.
+
+    The key of what is sealed is in memory alone: with the tasks it goes to the executors, and ends with this process.
 
     Args:
         folder: A local path, which nobody else may read: rows are as the source sent them. Or a location with scheme
@@ -46,20 +49,31 @@ class Spool:
         self._folder = folder
         self._properties = properties
         self._is_local = "://" not in folder
+        self._seal = SealingKey.random()
         if self._is_local:
             private_folder.make(Path(folder))
 
-    def write(self, parts: Iterable[bytes | bytearray | memoryview]) -> tuple[str, list[SpoolSlice]]:
-        """Write a file and return its path and where each part lies."""
+    def write(self, parts: Iterable[Buffer], sealed: Collection[int] = ()) -> tuple[str, list[SpoolSlice]]:
+        """Write a file and return its path and where each part lies.
+
+        Args:
+            parts: What it is to hold.
+            sealed: Numbers of parts that are sealed: the lake is not to show all that is in them.
+        """
         path = f"{self._folder}/{uuid.uuid4().hex}.spool"
         slices = []
         offset = 0
         try:
             with self._create(path) as stream:
-                for part in parts:
-                    stream.write(part)  # any buffer will do
-                    slices.append(SpoolSlice(path=path, offset=offset, size=len(part)))
-                    offset += len(part)
+                for number, part in enumerate(parts):
+                    seal = self._seal if number in sealed else None
+                    size = len(part)
+                    if seal is None:
+                        stream.write(part)  # any buffer will do
+                    else:
+                        size = seal.seal(part, stream)
+                    slices.append(SpoolSlice(path=path, offset=offset, size=size, seal=seal))
+                    offset += size
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.remove(path)  # each attempt would leave another part where there is no room already

@@ -6,13 +6,14 @@ Everything here is safe to repeat: a task that runs twice writes the same file u
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import gc
 import io
 import traceback
 import zipimport
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,7 @@ from kuvasz.modes.row_rules import Evaluated
 from kuvasz.modes.shape import RefusedValue, Shape
 from kuvasz.modes.transaction_facts import Facts
 from kuvasz.ports import CopyRequest
+from kuvasz.seal.sealing_key import SealDamaged, SealingKey
 
 Task = TypeVar("Task", "ChunkTask", "CompleteTask")
 
@@ -56,17 +58,29 @@ class SpoolSlice:
 
     path: str
     offset: int
-    size: int
+    size: int  #: as they lie there
+    seal: SealingKey | None = None  #: that they lie under
 
-    def read(self, properties: Mapping[str, str]) -> bytes:
-        """Return the bytes."""
+    def read(self, properties: Mapping[str, str]) -> bytes | memoryview:
+        """Return the bytes, as they were before they were sealed.
+
+        Raises:
+            OSError: They cannot be read, or are not what was written.
+        """
         if "://" not in self.path:
             with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
                 file.seek(self.offset)
-                return file.read(self.size)
+                return file.read(self.size) if self.seal is None else self._open(self.seal, file)
         with file_io(properties, self.path).new_input(self.path).open() as stream:
             stream.seek(self.offset)
-            return bytes(stream.read(self.size))
+            found = bytes(stream.read(self.size))
+        return found if self.seal is None else self._open(self.seal, io.BytesIO(found))
+
+    def _open(self, seal: SealingKey, stream: Any) -> memoryview:  # noqa: ANN401 (as `SealingKey.open` takes it)
+        try:
+            return seal.open(stream, self.size)
+        except SealDamaged as error:
+            raise OSError(errno.EIO, str(error), self.path) from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +159,7 @@ class ApplyChunks:
         facts = None if task.facts is None else Facts.from_bytes(task.facts.read(self.properties))
         if task.lengths is None or task.data is None:
             assert facts is not None
-            rows = changelog.apply_truncation(shape, facts)
+            rows = changelog.apply_truncations(shape, facts)
             bounded, layout = self.bounded[task.shape], self.layouts[task.shape]
             files, _ = write_rows(self.properties, task.path, rows, bounded, layout)
             none = (NO_OPERATIONS,)

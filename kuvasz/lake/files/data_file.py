@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kuvasz.lake.files.arrangement import arrange
 from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.folder_files import Files
 from kuvasz.lake.format.layout import PLAIN, Layout, Values
@@ -214,7 +215,7 @@ def write_rows(
             writer.write(rows)
             return (writer.close(),), None
     bounded = tuple(bounded)
-    parts = layout.arrange(rows)
+    parts = arrange(layout, rows)
     files: list[DataFile] = []
     try:
         for number, (partition, order) in enumerate(parts):

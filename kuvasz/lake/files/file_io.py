@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kuvasz.config.secrets import LiveTexts
 from kuvasz.lake.files.folder_files import Files, FolderFiles
 from kuvasz.lake.files.store_access import StoreAccess
 
@@ -34,7 +35,10 @@ def preload() -> None:
 
 def file_io(properties: Mapping[str, str], location: str) -> Files:
     """Return the FileIO for a location, one per process, scheme and properties."""
-    found = properties.at(location) if isinstance(properties, StoreAccess) else properties
+    if isinstance(properties, StoreAccess):
+        found = properties.at(location)
+    else:
+        found = properties.now() if isinstance(properties, LiveTexts) else properties
     return _file_io(tuple(sorted(found.items())), location.split("://", 1)[0])
 
 

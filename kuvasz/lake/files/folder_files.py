@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from pyarrow.fs import FileSystem, FileType, LocalFileSystem
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem, LocalFileSystem
 
 #: What PyIceberg calls the size of a buffer, and what it is when nobody says otherwise.
 _BUFFER_SIZE = "buffer-size"
@@ -58,6 +59,8 @@ class FolderFiles:
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
+        from pyarrow.fs import LocalFileSystem  # which who only knows of folders need not wait for
+
         self._store = LocalFileSystem()
         self._buffer = int(properties.get(_BUFFER_SIZE, _BUFFER_BYTES))
 
@@ -98,6 +101,8 @@ class FolderFile:
         self._buffer = buffer
 
     def __len__(self) -> int:
+        from pyarrow.fs import FileType
+
         found = self._store.get_file_info(self._path)
         if found.type == FileType.NotFound:
             raise FileNotFoundError(f"{self._location} is not there")
@@ -105,6 +110,8 @@ class FolderFile:
 
     def exists(self) -> bool:
         """Whether it is there."""
+        from pyarrow.fs import FileType
+
         return bool(self._store.get_file_info(self._path).type != FileType.NotFound)
 
     def open(self) -> Any:  # noqa: ANN401 (PyArrow's file)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _FILE: Final = "file://"
 _TEMPORARY: Final = ".part"
 
-#: A removal is a round trip.
-_AT_ONCE: Final = 8
+#: A removal is a round trip; a store's client has some 25 connections.
+_AT_ONCE: Final = 24
 
 
 class ObjectFolder:

@@ -219,7 +219,7 @@ def _arrived(fixed: Mapping[str, str], catalog: Mapping[str, str], leases: Itera
 def of_lake(lake: LakeConfig) -> Mapping[str, str]:
     """Return the properties of the FileIO of a lake's files."""
     if not lake.vends_credentials:
-        return lake.properties
+        return lake.live_properties
     catalog = {"type": "rest", "uri": lake.catalog_uri, "warehouse": lake.warehouse_location, **lake.properties}
     return StoreAccess(lake.properties, catalog)
 

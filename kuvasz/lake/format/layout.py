@@ -1,8 +1,8 @@
-"""How the rows of a table lie: its partitions and the order within files. Pure; runs on executors.
+"""How the rows of a table lie: its partitions and the order within files. Pure; goes to executors.
 
 From the map's `partition_by` and `sort_by` to Iceberg's partition spec and sort order (Iceberg spec, appendix C
-"Partition Specs" and "Sort Orders"), and from rows to the files they belong to. What the table has counts, the map is
-compared with it.
+"Partition Specs" and "Sort Orders"); `kuvasz.lake.files.arrangement` brings rows into it. What the table has
+counts, the map is compared with it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from kuvasz.config import names
 from kuvasz.config.problem import suggestion
 from kuvasz.errors import SchemaError, place_of
-from kuvasz.lake.format import partition_transforms
-from kuvasz.lake.format.partition_transforms import Term
 from kuvasz.lake.format.schema import Field, LakeSchema
-from kuvasz.model import Int64s
+from kuvasz.model import LakeType
 from kuvasz.ports import Target
 
 #: A partition's values as Iceberg's JSON has them (spec, appendix D "JSON single-value serialization").
@@ -37,6 +31,32 @@ _RENDERED = re.compile(r"(\w+)(?:\[(\d+)\])?")
 
 #: Iceberg counts the fields of partition specs from here on.
 _FIRST_FIELD_ID = 1000
+
+#: Transform -> the kinds it takes. Floats are no partition values: NaN and the two zeros have no one form.
+_TIMES = frozenset({LakeType.DATE, LakeType.TIMESTAMP, LakeType.TIMESTAMPTZ})
+_WHOLE = frozenset({LakeType.INT, LakeType.LONG, LakeType.DECIMAL, LakeType.STRING, LakeType.BINARY})
+TAKES: Mapping[str, frozenset[LakeType]] = {
+    "identity": frozenset(LakeType) - {LakeType.LIST, LakeType.MAP, LakeType.FLOAT, LakeType.DOUBLE},
+    "bucket": _WHOLE | _TIMES | {LakeType.UUID},
+    "truncate": _WHOLE,
+    "year": _TIMES,
+    "month": _TIMES,
+    "day": _TIMES,
+    "hour": _TIMES - {LakeType.DATE},
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A transform of a column."""
+
+    transform: str  #: a key of `TAKES`
+    column: str
+    width: int = 0  #: buckets, or what is kept of a value; 0 for the others
+
+    def render(self) -> str:
+        """Return the transform as Iceberg writes it."""
+        return f"{self.transform}[{self.width}]" if self.width else self.transform
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,70 +93,8 @@ class Layout:
         """Whether rows stay together and as they come."""
         return not self.partition and not self.order
 
-    def arrange(self, rows: pa.Table) -> list[tuple[Values, Int64s]]:
-        """Return the partitions that rows fall into, each with its rows' numbers in the order they are to have."""
-        if len(rows) == 0:
-            return []
-        groups, values = self._groups(rows)
-        ranks = [_rank(one, rows) for one in self.order]
-        order = np.lexsort([*reversed(ranks), groups])
-        ends = np.cumsum(np.bincount(groups, minlength=len(values)))
-        return list(zip(values, np.split(order, ends[:-1]), strict=True))
-
-    def _groups(self, rows: pa.Table) -> tuple[Int64s, list[Values]]:
-        """Return each row's partition as a number, and the partitions' values."""
-        groups = np.zeros(len(rows), np.int64)
-        values: list[Values] = [()]
-        for term in self.partition:
-            encoded = _term(term, rows).dictionary_encode(null_encoding="encode")
-            codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-            texts = [_json(value, encoded.dictionary.type) for value in encoded.dictionary]
-            both, groups = np.unique(groups * len(texts) + codes, return_inverse=True)
-            values = [(*values[pair // len(texts)], texts[pair % len(texts)]) for pair in both.tolist()]
-        return groups, values
-
 
 PLAIN = Layout()
-
-
-def _term(term: Term, rows: pa.Table) -> pa.Array[Any]:
-    array = rows.column(term.column).combine_chunks()
-    if isinstance(array, pa.ChunkedArray):  # of no chunk
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
-    return partition_transforms.apply(term, array)
-
-
-def _rank(ordering: Ordering, rows: pa.Table) -> Int64s:
-    """Return numbers that sort as the rows should."""
-    array = _sortable(_term(ordering.term, rows))
-    placement = "at_start" if ordering.nulls_first else "at_end"
-    direction = "descending" if ordering.descends else "ascending"
-    options = pc.RankOptions(sort_keys=[("", direction, placement)], tiebreaker="dense")
-    return np.asarray(pc.rank(array, options=options).to_numpy(zero_copy_only=False)).astype(np.int64)
-
-
-def _sortable(array: pa.Array[Any]) -> pa.Array[Any]:
-    """Return floats as integers in Iceberg's order: -NaN, -Infinity, …, -0, +0, …, Infinity, NaN."""
-    if not pa.types.is_floating(array.type):
-        return array
-    wide = array.cast(pa.float64())
-    bits = pc.fill_null(wide, 0.0).to_numpy(zero_copy_only=False).view(np.int64)
-    flipped = np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
-    return pa.array(flipped, mask=array.is_null().to_numpy(zero_copy_only=False))
-
-
-def _json(value: pa.Scalar[Any], kind: pa.DataType) -> Any:  # noqa: ANN401 (JSON)
-    if not value.is_valid:
-        return None
-    plain = value.as_py()
-    if pa.types.is_decimal(kind):
-        return format(plain, "f")
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return str(plain.isoformat())
-    if pa.types.is_fixed_size_binary(kind):
-        text = plain.hex()
-        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
-    return plain.hex().upper() if isinstance(plain, bytes) else plain
 
 
 # --- The map
@@ -183,7 +141,7 @@ def _parse(
     if field is None:
         guess = suggestion(column, known)
         raise SchemaError(f"{place}: the table has no column {column!r}{guess}", hint="mend the entry in the map")
-    takes = partition_transforms.TAKES[transform]
+    takes = TAKES[transform]
     is_float = option == "sort_by" and transform == "identity" and field.type.kind.value in {"float", "double"}
     if field.type.kind not in takes and not is_float:
         message = f"{place}: {transform} is not for a column of type {field.type.kind.value}"
@@ -273,7 +231,7 @@ def parse(spec: str, order: str, schema: LakeSchema, table: str) -> Layout:
 def _term_of(part: dict[str, Any], schema: LakeSchema, table: str) -> Term:
     match = _RENDERED.fullmatch(part["transform"])
     field = next((field for field in schema.fields if field.field_id == part["source-id"]), None)
-    if match is None or match[1] not in partition_transforms.TAKES or field is None:
+    if match is None or match[1] not in TAKES or field is None:
         what = f"its partition spec or sort order has {part['transform']}, which kuvasz cannot write"
         message = f"{place_of(table=table)}: {what}"
         raise SchemaError(message, hint="take it out in the lake, and set `partition_by` and `sort_by` in the map")

@@ -6,8 +6,6 @@ Arrow in, Arrow out; a NULL stays NULL. What a transform gives for a type, and w
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -15,37 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kuvasz.errors import InternalError
-from kuvasz.model import Int32s, Int64s, LakeType
+from kuvasz.lake.format.layout import Term
+from kuvasz.model import Int32s, Int64s
 
 _Array: TypeAlias = "pa.Array[Any]"
 
 _HOUR_US: Final = 3_600_000_000
-
-#: Transform -> the kinds it takes. Floats are no partition values: NaN and the two zeros have no one form.
-_TIMES = frozenset({LakeType.DATE, LakeType.TIMESTAMP, LakeType.TIMESTAMPTZ})
-_WHOLE = frozenset({LakeType.INT, LakeType.LONG, LakeType.DECIMAL, LakeType.STRING, LakeType.BINARY})
-TAKES: Mapping[str, frozenset[LakeType]] = {
-    "identity": frozenset(LakeType) - {LakeType.LIST, LakeType.MAP, LakeType.FLOAT, LakeType.DOUBLE},
-    "bucket": _WHOLE | _TIMES | {LakeType.UUID},
-    "truncate": _WHOLE,
-    "year": _TIMES,
-    "month": _TIMES,
-    "day": _TIMES,
-    "hour": _TIMES - {LakeType.DATE},
-}
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """A transform of a column."""
-
-    transform: str  #: a key of `TAKES`
-    column: str
-    width: int = 0  #: buckets, or what is kept of a value; 0 for the others
-
-    def render(self) -> str:
-        """Return the transform as Iceberg writes it."""
-        return f"{self.transform}[{self.width}]" if self.width else self.transform
 
 
 def apply(term: Term, array: _Array) -> _Array:
@@ -155,4 +128,4 @@ def _fixed(array: _Array) -> np.ndarray[Any, Any]:
     return data[array.offset * 16 : (array.offset + len(array)) * 16].reshape(-1, 16)
 
 
-__all__ = ["TAKES", "Term", "apply", "hashes"]
+__all__ = ["apply", "hashes"]

@@ -1,8 +1,9 @@
 """By which rule of the map a source's rows were made, as a table property. Pure.
 
-A property ``kuvasz.rule.<source>`` holds what the map says of values and rows, in at most 40 bytes:
+A property ``kuvasz.rule.<source>`` holds what the map says of values and rows, in at most 50 bytes:
 ``3f2a9c0.-.77ab01c.19be2d4.error``, that is digests of `filter`, `set`, `mask` and the secret of its pseudonyms,
-``-`` for what there is none of, and `out_of_range`; and behind that ``own`` where `origin` leaves out of the stream
+``-`` for what there is none of, and `out_of_range`; and behind that a digest of the settings of Spark by which
+expressions give other values, ``sql``77ab01c, if the map has such, ``own`` where `origin` leaves out of the stream
 what came to the source by replication, ``kept`` where a person agreed to rows that another `set` or `mask` made, and
 ``less`` where a table that keeps all rows lacks some, which do not fit or were lost in a gap.
 It comes with the commit of a copy or repair, and is compared with the map before anything else of the source is
@@ -39,8 +40,14 @@ _KEPT = "kept"
 #: Stands behind them where rows are missing, so that the newest of a key need not be the last one.
 _LESS = "less"
 
+#: Begins what stands behind them where the map's settings of Spark give expressions another meaning.
+_DIALECT = "sql"
+
+#: What these are called in the map.
+_SPARK = "spark.conf"
+
 #: What makes other values of what a source has.
-_OF_VALUES = frozenset({"set", "mask", "pipeline.mask_secret"})
+_OF_VALUES = frozenset({"set", "mask", "pipeline.mask_secret", _SPARK})
 
 _NONE = "-"
 
@@ -72,7 +79,8 @@ def of(target: Target, numbers: Mapping[str, int], *, is_own_alone: bool = False
         _fingerprint(target.mask_secret) if has_pseudonyms else None,
         target.out_of_range,
     )
-    return ".".join([*(part or _NONE for part in parts), *([_OWN] if is_own_alone else [])])
+    dialect = [f"{_DIALECT}{digest(target.dialect)}"] if target.dialect else []
+    return ".".join([*(part or _NONE for part in parts), *dialect, *([_OWN] if is_own_alone else [])])
 
 
 def _fingerprint(secret: bytes) -> str:
@@ -129,13 +137,15 @@ def others(noted: str, now: str) -> tuple[str, ...]:
     """
     before, behind = _taken_apart(noted)
     after, wanted = _taken_apart(now)
-    if len(before) != len(after) or not behind <= {_OWN, _KEPT, _LESS}:
+    if len(before) != len(after) or not behind - _dialect(behind) <= {_OWN, _KEPT, _LESS}:
         return _OPTIONS
     found = [name for name, one, other in zip(_OPTIONS, before, after, strict=True) if one != other]
     if before[-1] == "error" and _OPTIONS[-1] in found:
         found.remove(_OPTIONS[-1])  # no value was out of range, or the table had stopped
     if "mask" in found and "pipeline.mask_secret" in found:
         found.remove("pipeline.mask_secret")  # it is asked for, or no longer
+    if _dialect(behind) != _dialect(wanted):
+        found.append(_SPARK)
     if _OWN in behind - wanted:
         found.append("origin")  # the other way round no row that is there is too many
     return tuple(found)
@@ -145,6 +155,10 @@ def _taken_apart(rule: str) -> tuple[list[str], set[str]]:
     """Return what a rule has of each option, and what stands behind that."""
     parts = rule.split(".")
     return parts[: len(_OPTIONS)], set(parts[len(_OPTIONS) :])
+
+
+def _dialect(behind: set[str]) -> set[str]:
+    return {one for one in behind if one.startswith(_DIALECT)}
 
 
 def beside(noted: str | None, now: str, *, keeps_rows: bool) -> str:

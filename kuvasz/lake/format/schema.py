@@ -9,15 +9,16 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from kuvasz import typemap
 from kuvasz.errors import SchemaError, place_of
 from kuvasz.model import REAL_BITS, Column, LakeType, Relation, TableType, ValueType, Wire
 from kuvasz.modes import defaults, system_columns
 from kuvasz.ports import LakeColumn, Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Name of the column that says which source a row came from.
 SID = "sid"
@@ -59,11 +60,15 @@ class LakeSchema:
 
     def arrow(self) -> pa.Schema:
         """Return the Arrow schema with the field ids that Parquet files must carry (Iceberg spec, "Parquet")."""
+        import pyarrow as pa  # which most verbs need not wait for
+
         return pa.schema([arrow_field(field) for field in self.fields])
 
 
 def arrow_field(field: Field) -> pa.Field:
     """Return one Arrow field with its ids, nested ones included."""
+    import pyarrow as pa
+
     kind = typemap.arrow_type(field.type)
     if field.type.kind is LakeType.LIST:
         assert field.type.element is not None

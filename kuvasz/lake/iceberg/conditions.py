@@ -5,15 +5,21 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from kuvasz.config.model import CatalogType
 from kuvasz.errors import LakeError
-from kuvasz.lake.files.file_io import file_io
+from kuvasz.lake.files.file_io import file_io, is_plain
+from kuvasz.lake.files.folder_files import path_of
 from kuvasz.lake.java import jars, region, runtime
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
+
+
+#: What is written into a warehouse to see whether it can be.
+_PROBE: Final = b"kuvasz"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +74,15 @@ def prove_warehouse(config: Config) -> None:
         return
     location = f"{config.lake.warehouse_location}/_kuvasz_probe_{uuid.uuid4().hex}"
     try:
-        io = file_io(config.lake.properties, location)
+        if is_plain(config.lake.properties, location):
+            probe = Path(path_of(location))
+            probe.parent.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(_PROBE)
+            probe.unlink()
+            return
+        io = file_io(config.lake.live_properties, location)
         with io.new_output(location).create() as stream:
-            stream.write(b"kuvasz")
+            stream.write(_PROBE)
         io.delete(location)
     except Exception as error:
         message = f"the warehouse {config.lake.warehouse_location} cannot be written: {error}"

@@ -117,7 +117,7 @@ def _spool(config: Config) -> Spool:
     """
     folder = spool_folder(config)
     try:
-        spool = Spool(folder, config.lake.properties)
+        spool = Spool(folder, config.lake.live_properties)
         spool.clear()
     except OSError as error:
         hint = "remove the folder, or choose another `pipeline.state`"

@@ -245,6 +245,12 @@ class IcebergLake(Lake):
         return {} if table is None else dict(table.positions)
 
     @override
+    def position(self, target: str, source: str) -> SourcePosition | None:
+        """See `kuvasz.ports.Lake.position`."""
+        table = self._tables.get(target)
+        return None if table is None else table.positions.get(source)
+
+    @override
     def recorded(self, target: str) -> Mapping[str, SourcePosition]:
         """See `kuvasz.ports.Lake.recorded`."""
         return self._tables.recorded(target)
@@ -344,6 +350,16 @@ class IcebergLake(Lake):
         """See `kuvasz.ports.Lake.repair`; the source must not be streaming into the table, others may."""
         with self._order(feed, relation, REPAIRS) as order:
             return RepairJob(order, on_read, at_us, gap_lsn).run(requests, position, on_progress)
+
+    @override
+    def relocate(self, target: str, source: str, position: SourcePosition) -> None:
+        """See `kuvasz.ports.Lake.relocate`."""
+        table, asked_at = self._tables[target], time.monotonic()
+        with table.lock.asking():
+            table.past.see(asked_at)
+            table.past.refuse(source)
+            table.commits.advance({source: position})
+            table.era.accept({source: position.lsn})
 
     @contextlib.contextmanager
     def _order(self, feed: Feed, relation: Relation, folder: str, pace: CopyPace = ANY_PACE) -> Iterator[Order]:

@@ -83,6 +83,7 @@ class Tables:
         self._locks: dict[str, threading.RLock] = {}  #: by name; held by who loads it
         self._missing: dict[str, float] = {}  #: name -> when a look began that did not find it, monotonic seconds
         self._attached: set[str] = set()  #: names of those that no source has followed since they were loaded
+        self._read_ahead: set[LakeTable] = set()  #: those whose indexes are being opened
         self.feeds = Feeds()  #: what feeds them
         self.loaded: dict[str, LakeTable] = {}  #: by name
 
@@ -283,14 +284,18 @@ class Tables:
 
     def read_index_ahead(self, table: LakeTable) -> None:
         """Open a table's index beside, ahead of its first changes; not if it was let go of by then."""
-        if table.index.is_open:
+        if table.index.is_open or table in self._read_ahead:
             return
 
         def read() -> None:
-            with self.having(table) as is_there:
-                if is_there:
-                    read_index(table)
+            try:
+                with self.having(table) as is_there:
+                    if is_there:
+                        read_index(table)
+            finally:
+                self._read_ahead.discard(table)
 
+        self._read_ahead.add(table)
         self._engine.pool.submit(read)
 
     # Positions

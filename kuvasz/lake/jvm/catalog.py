@@ -25,6 +25,7 @@ from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, render
 from kuvasz.lake.jvm import localfs
+from kuvasz.lake.jvm.credentials.live_credentials import LiveCredentials
 from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.joint import joint_commit
@@ -63,6 +64,7 @@ class Catalog:
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
             util = self.jvm.org.apache.iceberg.spark.Spark3Util
             self._handle = util.loadIcebergCatalog(session._jsparkSession, name)
+        self._credentials = LiveCredentials(jvm, self._handle, self._connect, access or {})
 
     def joint(self) -> JointCommit:
         """Return what shows commits of several tables at once, always the same: it takes what it has staged alone.
@@ -82,8 +84,12 @@ class Catalog:
             properties: User and password are among them, or there are none.
 
         Raises:
-            LakeError: It is another catalog than was expected.
+            LakeError: Nobody is let in by them, and those before count; or it is another catalog than was expected.
         """
+        self._connect(properties)
+        self._credentials.follow(properties)
+
+    def _connect(self, properties: Mapping[str, str]) -> None:
         with translated(f"catalog {self._name}"):
             pool = _field(self._handle, "connections").get(self._handle)
             known = _field(pool, "properties")
@@ -93,6 +99,8 @@ class Catalog:
                     fresh.put(name, properties[name])
                 else:
                     fresh.remove(name)
+            trial = self.jvm.org.apache.iceberg.jdbc.JdbcClientPool(1, _field(pool, "dbUrl").get(pool), fresh)
+            _method(trial, "newClient").invoke(trial, None).close()
             known.set(pool, fresh)  # who connects just now has read the ones before, all of them
 
     def known_files(self, name: str) -> set[str]:
@@ -113,6 +121,14 @@ class Catalog:
             handle = self._namespace(namespace)
             if not self._handle.namespaceExists(handle):
                 self._handle.createNamespace(handle)
+
+    def namespaces(self) -> list[str]:
+        """Return the names of all namespaces, those within others behind them."""
+        with translated(f"catalog {self._name}"):
+            found = list(self._handle.listNamespaces())
+            for handle in found:
+                found.extend(self._handle.listNamespaces(handle))
+            return [".".join(map(str, handle.levels())) for handle in found]
 
     def tables(self, namespace: str) -> list[str]:
         """Return the names of the tables in a namespace; none if there is no such namespace."""
@@ -172,10 +188,11 @@ class Catalog:
             return self._table(builder.create(), name)
 
     def _load(self, name: str) -> Any:  # noqa: ANN401
+        self._credentials.settle()
         return self._handle.loadTable(self._parse_name(name))
 
     def _table(self, java: Any, name: str) -> IcebergTable:  # noqa: ANN401
-        vended = None
+        vended: VendedTable | LiveCredentials = self._credentials
         if isinstance(self._access, StoreAccess):
             vended = VendedTable(self.jvm, java, name, lambda: self._load(name), self._access)
         return IcebergTable(self.classes, java, name, vended)
@@ -223,6 +240,13 @@ def _field(of: Any, name: str) -> Any:  # noqa: ANN401 (Java objects)
     field = of.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field
+
+
+def _method(of: Any, name: str) -> Any:  # noqa: ANN401 (Java objects)
+    """Return a method without arguments that a Java object has of its own class."""
+    method = of.getClass().getDeclaredMethod(name, None)
+    method.setAccessible(True)
+    return method
 
 
 def _rehearsal(location: str, number: int, snapshot_id: int | None) -> TableCommit:

@@ -27,6 +27,7 @@ from py4j.protocol import Py4JError
 
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
+from kuvasz.lake.jvm.table_operations import PASSED_ON
 
 _log = EventLog(__name__)
 
@@ -302,30 +303,10 @@ public class %(name)s {
       return this.files;
     }
 
-    public EncryptionManager encryption() {
-      return this.inner.encryption();
-    }
-
-    public String metadataFileLocation(String name) {
-      return this.inner.metadataFileLocation(name);
-    }
-
-    public LocationProvider locationProvider() {
-      return this.inner.locationProvider();
-    }
-
     public TableOperations temp(TableMetadata metadata) {
       return new Operations(this.inner.temp(metadata), this.files);
     }
-
-    public long newSnapshotId() {
-      return this.inner.newSnapshotId();
-    }
-
-    public boolean requireStrictCleanup() {
-      return this.inner.requireStrictCleanup();
-    }
-  }
+%(passed_on)s  }
 
   static class Files implements DelegateFileIO {
     final FileIO inner;
@@ -664,7 +645,7 @@ def install(jvm: Any) -> CommitFiles | None:  # noqa: ANN401
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         name = f"CommitFiles{next(_NUMBERS)}"
-        compiler.cook(_SOURCE % {"name": name, "branch": BRANCH_PROPERTY})
+        compiler.cook(_SOURCE % {"name": name, "branch": BRANCH_PROPERTY, "passed_on": PASSED_ON})
         made = compiler.getClassLoader().loadClass(f"kuvasz.{name}")
         [constructor] = made.getConstructors()
         long, arguments = jvm.java.lang.Long.valueOf, jvm.java.util.ArrayList()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.lake.format import layout
 
 if TYPE_CHECKING:
-    from kuvasz.lake.format.layout import Layout
-    from kuvasz.lake.format.partition_transforms import Term
+    from kuvasz.lake.format.layout import Layout, Term
     from kuvasz.lake.jvm.iceberg_schema import IcebergSchema
     from kuvasz.lake.jvm.table_handle import TableHandle
 

@@ -25,6 +25,7 @@ from kuvasz.lake.jvm.table_handle import TableHandle
 
 if TYPE_CHECKING:
     from kuvasz.lake.files.commit import TableCommit
+    from kuvasz.lake.jvm.credentials.live_credentials import LiveCredentials
     from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
     from kuvasz.lake.jvm.joint.joint_commit import JointCommit, StagedCommit
     from kuvasz.lake.jvm.jvm_calls import CurrentState
@@ -44,7 +45,10 @@ class IcebergTable:
         vended: See `TableHandle`.
     """
 
-    def __init__(self, classes: IcebergClasses, java: Any, name: str, vended: VendedTable | None = None) -> None:  # noqa: ANN401 (a Java object)
+    def __init__(
+        self, classes: IcebergClasses, java: Any, name: str,  # noqa: ANN401 (a Java object)
+        vended: VendedTable | LiveCredentials | None = None,
+    ) -> None:  # fmt: skip
         self._classes = classes
         self._handle = TableHandle(classes, java, name, vended)
         self.name = name
@@ -201,7 +205,14 @@ class IcebergTable:
 
     def list_data(self) -> Iterator[tuple[str, float]]:
         """Yield path and unix seconds of the last change of every file in the table's data folder."""
-        folder = f"{self.location}/data/"
+        return self._list("data")
+
+    def list_metadata(self) -> Iterator[tuple[str, float]]:
+        """Yield the same of its metadata folder, whosever the files are."""
+        return self._list("metadata")
+
+    def _list(self, kind: str) -> Iterator[tuple[str, float]]:
+        folder = f"{self.location}/{kind}/"
         with self._handle.asking():
             if self._handle.is_local and not Path(folder.removeprefix("file://")).is_dir():
                 return  # nothing was written yet

@@ -7,6 +7,11 @@ does call by call. Like `kuvasz.lake.jvm.localfs` it is compiled by Janino, whic
 kuvasz needs no jar of its own.
 
 Long answers are bytes: py4j looks at each character of a text.
+
+A commit goes through `Once`. Catalogs are asked once more where a connection was lost or a gateway saw fit, and what
+they have taken by then is in the way of itself: they say that another writer came first. Iceberg would work the
+commit out anew upon what it finds, its own snapshot, take the files in that for a conflict, and remove the manifests
+of what is refused then: those of the newest snapshot, which nobody could read any more.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from py4j.protocol import Py4JError
 
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
+from kuvasz.lake.jvm.table_operations import PASSED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,10 +59,18 @@ import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotUpdate;
 import org.apache.iceberg.Table;
+import org.apache.iceberg.TableMetadata;
+import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.TableScan;
 import org.apache.iceberg.Transaction;
+import org.apache.iceberg.Transactions;
 import org.apache.iceberg.UpdateProperties;
+import org.apache.iceberg.encryption.EncryptionManager;
+import org.apache.iceberg.exceptions.CommitFailedException;
+import org.apache.iceberg.exceptions.CommitStateUnknownException;
 import org.apache.iceberg.io.CloseableIterable;
+import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.io.LocationProvider;
 import org.apache.iceberg.util.JsonUtil;
 import %(node)s;
 
@@ -67,7 +81,8 @@ public class %(name)s {
     String id = snapshot == null ? "-" : String.valueOf(snapshot.snapshotId());
     String parent = snapshot == null || snapshot.parentId() == null ? "-" : String.valueOf(snapshot.parentId());
     long sequence = snapshot == null ? 0 : snapshot.sequenceNumber();
-    return id + " " + parent + " " + table.schema().schemaId() + " " + sequence;
+    int format = ((HasTableOperations) table).operations().current().formatVersion();
+    return id + " " + parent + " " + table.schema().schemaId() + " " + sequence + " " + format;
   }
 
   public Snapshot head(Table table) {
@@ -117,8 +132,12 @@ public class %(name)s {
     return (text.length() == 0 ? "" : text.append(']').toString()).getBytes("UTF-8");
   }
 
+  public Transaction begin(Table table) {
+    return Transactions.newTransaction(table.name(), new Once(((HasTableOperations) table).operations()));
+  }
+
   public String commit(Table table, String text, ExecutorService direct) throws Exception {
-    Transaction transaction = table.newTransaction();
+    Transaction transaction = this.begin(table);
     this.fill(table, transaction, text, direct);
     transaction.commitTransaction();
     return this.look(table);
@@ -223,6 +242,57 @@ public class %(name)s {
     }
     return files.iterator();
   }
+
+  static class Once implements TableOperations {
+    private final TableOperations inner;
+
+    Once(TableOperations inner) {
+      this.inner = inner;
+    }
+
+    public void commit(TableMetadata base, TableMetadata metadata) {
+      try {
+        this.inner.commit(base, metadata);
+      } catch (CommitFailedException error) {
+        if (!this.isThere(base, metadata, error)) {
+          throw error;
+        }
+      }
+    }
+
+    private boolean isThere(TableMetadata base, TableMetadata metadata, CommitFailedException error) {
+      TableMetadata now;
+      try {
+        now = this.inner.refresh();
+      } catch (RuntimeException other) {
+        error.addSuppressed(other);
+        throw new CommitStateUnknownException(error);
+      }
+      for (Iterator i = metadata.snapshots().iterator(); i.hasNext();) {
+        long id = ((Snapshot) i.next()).snapshotId();
+        if (base.snapshot(id) == null && now.snapshot(id) != null) {
+          return true;
+        }
+      }
+      return false;
+    }
+
+    public TableMetadata current() {
+      return this.inner.current();
+    }
+
+    public TableMetadata refresh() {
+      return this.inner.refresh();
+    }
+
+    public FileIO io() {
+      return this.inner.io();
+    }
+
+    public TableOperations temp(TableMetadata metadata) {
+      return this.inner.temp(metadata);
+    }
+%(passed_on)s  }
 }
 """
 
@@ -234,6 +304,7 @@ class CurrentState(NamedTuple):
     parent_id: int | None
     schema_id: int
     sequence: int  #: of the current snapshot; 0 if there is none
+    format_version: int  #: of Iceberg
 
 
 class JvmCalls:
@@ -294,6 +365,10 @@ class JvmCalls:
         finally:
             tasks.close()
 
+    def begin(self, handle: Any) -> Any:  # noqa: ANN401
+        """Return a transaction of Iceberg's that its caller fills and commits; see `Once` above."""
+        return self._compiled.begin(handle)
+
     def commit(self, handle: Any, commit: TableCommit, *, is_local: bool) -> CurrentState:  # noqa: ANN401
         """Make a commit, of any kind.
 
@@ -318,7 +393,8 @@ def install(jvm: Any, direct: Any) -> JvmCalls | None:  # noqa: ANN401
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         name = f"JvmCalls{next(_NUMBERS)}"
-        compiler.cook(_SOURCE % {"name": name, "node": f"{mapper}.JsonNode", "branch": BRANCH_PROPERTY})
+        node, branch = f"{mapper}.JsonNode", BRANCH_PROPERTY
+        compiler.cook(_SOURCE % {"name": name, "node": node, "branch": branch, "passed_on": PASSED_ON})
         return JvmCalls(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
     except Py4JError:
         _log.tell(Event.INSIDE_FAILED)
@@ -351,8 +427,8 @@ def _json(commit: TableCommit) -> str:
 
 
 def _state(text: str) -> CurrentState:
-    snapshot_id, parent_id, schema_id, sequence = text.split()
-    return CurrentState(_number(snapshot_id), _number(parent_id), int(schema_id), int(sequence))
+    snapshot_id, parent_id, schema_id, sequence, format_version = text.split()
+    return CurrentState(_number(snapshot_id), _number(parent_id), int(schema_id), int(sequence), int(format_version))
 
 
 def _number(text: str) -> int | None:

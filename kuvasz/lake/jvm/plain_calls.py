@@ -37,11 +37,12 @@ class PlainCalls:
         """Look at the catalog again."""
         handle.refresh()
         schema_id, snapshot = int(handle.schema().schemaId()), self.head(handle)
+        format_version = int(handle.operations().current().formatVersion())
         if snapshot is None:
-            return CurrentState(None, None, schema_id, 0)
+            return CurrentState(None, None, schema_id, 0, format_version)
         parent = snapshot.parentId()
         number, parent_id = int(snapshot.snapshotId()), None if parent is None else int(parent)
-        return CurrentState(number, parent_id, schema_id, int(snapshot.sequenceNumber()))
+        return CurrentState(number, parent_id, schema_id, int(snapshot.sequenceNumber()), format_version)
 
     def head(self, handle: Any) -> Any:  # noqa: ANN401
         """Return Iceberg's newest snapshot of the branch that is written, or of the table's own without that."""
@@ -94,9 +95,13 @@ class PlainCalls:
 
     # Commits
 
+    def begin(self, handle: Any) -> Any:  # noqa: ANN401
+        """Return a transaction of Iceberg's."""
+        return handle.newTransaction()
+
     def commit(self, handle: Any, commit: TableCommit, *, is_local: bool) -> CurrentState:  # noqa: ANN401
         """Make a commit, of any kind."""
-        transaction = handle.newTransaction()
+        transaction = self.begin(handle)
         self.fill(handle, transaction, commit, is_local=is_local)
         transaction.commitTransaction()
         return self.look(handle)

@@ -133,10 +133,10 @@ class Snapshots:
 
     def set_branch(self, branch: str, commit: TableCommit) -> None:
         """Let a branch point at a snapshot with other files in it; made anew if it is there."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.renew()
             java = self._handle.java
-            transaction = java.newTransaction()
+            transaction = self._handle.classes.calls.begin(java)
             manage = transaction.manageSnapshots()
             move = manage.replaceBranch if java.refs().containsKey(branch) else manage.createBranch
             move(branch, commit.snapshot_id).commit()
@@ -150,7 +150,7 @@ class Snapshots:
 
         A tag goes with the first expiry after its time (Iceberg spec, "Snapshot References", ``max-ref-age-ms``).
         """
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.renew()
             if self._handle.java.refs().containsKey(name):
                 raise LakeError(
@@ -167,13 +167,13 @@ class Snapshots:
 
     def untag(self, name: str) -> None:
         """Remove a tag."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.renew()
             self._handle.java.manageSnapshots().removeTag(name).commit()
 
     def expire(self, older_than_ms: int, keep: int) -> None:
         """Expire snapshots and delete what only they need."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.renew()
             expiry = self._handle.java.expireSnapshots().expireOlderThan(older_than_ms).retainLast(keep)
             # Left to itself, Iceberg deletes every path of which an entry was removed. A file of deletion vectors has

@@ -47,6 +47,9 @@ DEFAULTS: Mapping[str, str] = {
     # Our tasks are idempotent per chunk file, but a failing value fails again: do not try four times.
     "spark.task.maxFailures": "2",
     "spark.driver.memory": "1g",
+    # PySpark gives the JVM tasks, and what is large of a job, in files, unless this has it use sockets, and Spark
+    # spills what it does as it is. They have keys, passwords and rows.
+    "spark.io.encryption.enabled": "true",
     # A JVM that goes on without memory may have lost any of its threads: what waits for them would wait for ever.
     _JVM_OPTIONS: "-XX:+ExitOnOutOfMemoryError",
     # What event logs and pages of settings hide, by name or value; Spark's own expression knows fewer.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from kuvasz.lake.jvm.credentials.live_credentials import LiveCredentials
     from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
     from kuvasz.lake.jvm.vended_table import VendedTable
 
@@ -26,15 +27,19 @@ class TableHandle:
         classes: The classes of Iceberg.
         java: Iceberg's table.
         name: `namespace.table`.
-        vended: Renews what the catalog lends for the table's files; None where it lends nothing.
+        vended: Renews what the table's files are reached with; None where nobody changes it.
     """
 
-    def __init__(self, classes: IcebergClasses, java: Any, name: str, vended: VendedTable | None = None) -> None:  # noqa: ANN401 (a Java object)
+    def __init__(
+        self, classes: IcebergClasses, java: Any, name: str,  # noqa: ANN401 (a Java object)
+        vended: VendedTable | LiveCredentials | None = None,
+    ) -> None:  # fmt: skip
         self.classes = classes
         self.java = java
         self.name = name
         self._vended = vended
-        self.answers: dict[str, Any] | None = None  #: what was asked while nobody changes the table; None: it may
+        self._known: dict[str, Any] = {}  # answers since the table was last looked at or changed
+        self.answers: dict[str, Any] | None = None  #: these, while nobody changes the table; None: it may be changed
         self.is_local = str(java.location()).startswith("file:")  #: whether its files are on this machine
 
     @contextlib.contextmanager
@@ -42,18 +47,19 @@ class TableHandle:
         """Have what is asked be asked once, for as long as this process does not look or commit again.
 
         The caller keeps everybody else from that, by the table's lock: each source of a fleet asks, and calls
-        into the JVM are most of what that costs.
+        into the JVM are most of what that costs. So what one has asked the next one knows, too.
         """
-        before, self.answers = self.answers, {}
+        before, self.answers = self.answers, self._known
         try:
             yield
         finally:
-            self.answers = before if before is None else {}
+            self.answers = before if before is None else self._known
 
     def forget(self) -> None:
         """Have everything be asked anew: the table was changed, or looked at, or nobody knows."""
+        self._known = {}
         if self.answers is not None:
-            self.answers = {}
+            self.answers = self._known
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from kuvasz.config.model import MaintenanceConfig, RowOrder
 from kuvasz.config.names import CLEAN_BRANCH
 from kuvasz.errors import InternalError, KuvaszError, LakeError, place_of
-from kuvasz.events import Event, EventLog
+from kuvasz.events import Event, EventLimit, EventLog
 from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.tasks import ReadKeys
@@ -122,14 +122,18 @@ class Maintainer:
             refuse()
             seen = self._seen.setdefault(table.name, _Seen())
             passes = _FULL_PASSES if full else 1
-            while True:
-                passes -= 1
-                self._compact(table, seen, full=full)
-                self._expire(table, seen, is_asked=True)
-                upkeep = self._note(table, seen)
-                if not passes or not upkeep.delete_files:
-                    break
-            self._orphans.visit(table)
+            try:
+                while True:
+                    passes -= 1
+                    self._compact(table, seen, full=full)
+                    self._expire(table, seen, is_asked=True)
+                    upkeep = self._note(table, seen)
+                    if not passes or not upkeep.delete_files:
+                        break
+                self._orphans.visit(table)
+            except BaseException:
+                seen.forget()
+                raise
             return upkeep
 
     @contextlib.contextmanager
@@ -192,6 +196,7 @@ class Maintainer:
                     self._expire(table, seen, is_asked=False)
                     self._orphans.visit(table)
                 seen.error = None
+                seen.failing.over()
             except KuvaszError as error:
                 self._failed(table, seen, error)
             except Exception as error:  # noqa: BLE001 (who only tidies up must stop nothing)
@@ -205,10 +210,13 @@ class Maintainer:
                 _log.tell(Event.BUG_IN_MAINTENANCE, table=table.name)
 
     def _failed(self, table: LakeTable, seen: _Seen, error: KuvaszError) -> None:
+        seen.forget()
         if self._stop.is_set():
             return
+        is_other = seen.error not in {None, error.message}
         seen.error = error.message
-        _log.tell(Event.MAINTENANCE_FAILED, table=table.name, error=error.message)
+        if seen.failing.is_news() or is_other:
+            _log.tell(Event.MAINTENANCE_FAILED, table=table.name, error=error.message)
 
     # Compaction
 
@@ -218,10 +226,11 @@ class Maintainer:
         policy = _policy(self._of(table))
         with held(table):
             table.follow()
-            files = facts(table, policy.target_bytes)
-            groups = policy.plan(files, full=full, only_small=only_small)
+            entries = tuple(table.index.files)
             snapshot_id = table.index.snapshot_id
             seen.planned = None if only_small else snapshot_id
+        files = facts(table, entries, policy.target_bytes)
+        groups = policy.plan(files, full=full, only_small=only_small)
         alone = [[group] for group in groups]
         due = alone if table.definition.keeps_order else batches(groups, policy.target_bytes)
         chosen = due if full else one_pass(due, policy.target_bytes)
@@ -336,16 +345,14 @@ class Maintainer:
 
     def _note(self, table: LakeTable, seen: _Seen) -> Upkeep:
         with held(table):
-            files = facts(table, self._of(table).target_file_size)
-            delete_files = sum(1 for entry in table.index.files if entry.delete is not None)
-        rows = sum(file.rows for file in files)
+            entries = tuple(table.index.files)
         upkeep = Upkeep(
             target=table.name,
-            files=len(files),
-            bytes=sum(file.size for file in files),
-            rows=rows,
-            dead_rows=sum(file.dead for file in files),
-            delete_files=delete_files,
+            files=len(entries),
+            bytes=sum(entry.size for entry in entries),
+            rows=sum(entry.rows for entry in entries),
+            dead_rows=sum(entry.dead_rows for entry in entries),
+            delete_files=sum(entry.delete is not None for entry in entries),
             snapshots=seen.snapshots,
             rewrites=seen.rewrites,
             last_at=seen.last_at,
@@ -379,7 +386,12 @@ class _Seen:
     rewrites: int = 0
     last_at: float | None = None  #: unix seconds
     error: str | None = None
+    failing: EventLimit = dataclasses.field(default_factory=EventLimit)  #: each look tries again
     upkeep: Upkeep | None = None
+
+    def forget(self) -> None:
+        """Have the next look do all that is due, also where nothing comes meanwhile: something of it failed."""
+        self.planned = self.expired = None
 
 
 def _summary(swapped: Swapped) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Only files with kuvasz's own names in the table's own data folder are ever looked at, and of these only such as no
 snapshot knows, nothing of this process is about to commit, no copy that was cut off goes on from, and that are older
-than any write takes.
+than any write takes. Where another table lives in the folder they may be its files, and all of them stay.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kuvasz.errors import LakeError, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.copies.resumption import paths_in
 from kuvasz.lake.jvm.catalog import Catalog
+from kuvasz.lake.maintenance.folder_mates import other_metadata
 from kuvasz.lake.table.table import LakeTable
 
 _log = EventLog(__name__)
@@ -26,6 +27,8 @@ _log = EventLog(__name__)
 _PREFIX = "kvsz-"
 
 _EVERY_S = 86_400.0
+
+_APART = "give each table a folder of its own, or drop the one that is no longer needed"
 
 #: Seconds to wait for a table's lock: a stream that cannot commit holds it until it can.
 _LOCK_S = 30.0
@@ -115,6 +118,9 @@ class Orphans:
             for pending in table.open.values():
                 waiting.update(pending.changeset.paths())
         orphans = sorted({listed[name] for name in unknown} - waiting)
+        if orphans and (theirs := other_metadata(table, self._catalog, oldest)) is not None:
+            _log.tell(Event.ORPHANS_LEFT, table=table.name, files=len(orphans), file=theirs, hint=_APART)
+            return []
         failpoints.hit("before_orphans", LakeError)
         table.definition.remove(orphans)
         if orphans:

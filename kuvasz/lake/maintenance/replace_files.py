@@ -35,6 +35,7 @@ from kuvasz.lake.format.layout import Values
 from kuvasz.lake.maintenance.compaction_policy import FileFacts, FileGroup
 from kuvasz.lake.table.commit_builder import data_json
 from kuvasz.lake.table.commits import may_be_there
+from kuvasz.lake.table.recovery import insert_found
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Int64s, TableType
 
@@ -42,25 +43,27 @@ from kuvasz.model import Int64s, TableType
 _ATTEMPTS = 5
 
 
-def facts(table: LakeTable, target_bytes: int) -> list[FileFacts]:
-    """Return the live files of a table; its lock must be held and its index open.
+def facts(table: LakeTable, entries: Sequence[FileEntry], target_bytes: int) -> list[FileFacts]:
+    """Return what counts of live files of a table, which may change meanwhile: there may be a hundred thousand.
 
     Args:
         table: The table.
+        entries: The files.
         target_bytes: The size of a file. A source that fills half of one has files of its own, smaller ones share.
     """
     keeps_order = table.definition.keeps_order
-    pool_of = _pools(table, target_bytes) if shares_files(table) else {}
+    dead = [entry.dead_rows for entry in entries]
+    pool_of = _pools(table, entries, dead, target_bytes) if shares_files(table) else {}
     return [
         FileFacts(
             number=entry.number,
             key=(pool_of.get(entry.sid, entry.sid), member.in_path(entry.path), entry.spec_id, entry.partition),
             rows=entry.rows,
-            dead=entry.dead_rows,
+            dead=count,
             size=entry.size,
             age=(entry.sequence, entry.path.rpartition("/")[2]) if keeps_order else None,
         )
-        for entry in table.index.files
+        for entry, count in zip(entries, dead, strict=True)
     ]
 
 
@@ -70,15 +73,17 @@ def shares_files(table: LakeTable) -> bool:
     return target.has_sid and not target.has_members and target.type is not TableType.HISTORY
 
 
-def _pools(table: LakeTable, target_bytes: int) -> dict[str | None, str | None]:
+def _pools(
+    table: LakeTable, entries: Iterable[FileEntry], dead: Iterable[int], target_bytes: int
+) -> dict[str | None, str | None]:
     """Return the sids whose files are merged with those of others: all with None in place of their own.
 
     Where the order of rows counts, a file of several sources has a place among those of each, so only files of all
     of them together have neighbours in age.
     """
     filled: dict[str | None, int] = collections.defaultdict(int)
-    for entry in table.index.files:
-        filled[entry.sid] += entry.size * (entry.rows - entry.dead_rows) // max(1, entry.rows)
+    for entry, count in zip(entries, dead, strict=True):
+        filled[entry.sid] += entry.size * (entry.rows - count) // max(1, entry.rows)
     small = {sid for sid, size in filled.items() if sid is None or 2 * size < target_bytes}
     is_joint = table.definition.keeps_order and (None in small or len(small) > 1)
     return dict.fromkeys(filled if is_joint else small)
@@ -356,7 +361,7 @@ class Rewrite:
                 alive[positions_of(dead)] = False
                 kept = alive[rows]
                 keys, rows = keys.take(kept), rows[kept]
-            table.index.places.insert(keys, number, rows)
+            insert_found(table.name, table.index.places, keys, number, rows)
         return number
 
     def _moves(

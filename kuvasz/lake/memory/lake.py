@@ -328,6 +328,14 @@ class MemoryLake(Lake):
         self.notes.close_gap(feed.target, feed.source)
         return receipt
 
+    @override
+    def relocate(self, target: str, source: str, position: SourcePosition) -> None:
+        """See `kuvasz.ports.Lake.relocate`."""
+        table = self._tables[target]
+        with table.lock:
+            table.positions[source] = position
+            table.era.accept({source: position.lsn})
+
     def _copy(
         self,
         feed: Feed,

@@ -15,7 +15,6 @@ from kuvasz.model import TableType, Truncation
 from kuvasz.modes import changelog, dispatch
 from kuvasz.modes.clone import ChunkOutcome
 from kuvasz.modes.shape import RefusedValue
-from kuvasz.modes.transaction_facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +67,7 @@ class MemoryWriteStage:
         events = {key: value for key, value in era.events.items() if key[0] not in work.abandoned}
         cut = chunks.cut(
             work.changes, dict(era.accepted), self._chunk_bytes, table.target.type, events,
-            counts=table.target.rejects or table.target.is_soft,
+            counts=table.target.rejects or table.target.is_soft, is_soft=table.target.is_soft,
         )  # fmt: skip
         applied: list[ChunkOutcome | None] = []
         refused: dict[str, KuvaszError] = {}
@@ -93,8 +92,7 @@ class MemoryWriteStage:
         if table.target.type is not TableType.CHANGELOG:
             return None
         feed = self._feeds.find(table.target.name, step.source, step.relation)
-        run = [step.commit_lsn, step.commit_us, step.xid, 1, step.ordinal]
-        rows = changelog.apply_truncation(table.shape(feed, step.relation), Facts.of(np.array([run], np.int64)))
+        rows = changelog.apply_truncations(table.shape(feed, step.relation), chunks.facts_of(step))
         return ChunkOutcome(rows=rows, keys=Keys.empty(), written=np.empty(0, np.int32), aside=None, deleted=0)
 
     def _apply(self, table: MemoryTable, chunk: Chunk) -> ChunkOutcome:

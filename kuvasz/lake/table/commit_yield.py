@@ -30,10 +30,18 @@ class CommitYield:
         self._table = table
         self._asked = ""  #: what `YIELD_PROPERTY` said when it was noted
         self._yielded = ""  #: to which value of it we have yielded already
+        self._readings = 0  #: how often others' commits had been read then
 
-    def note(self) -> None:
-        """Note whether someone asks, as the table was at its last look."""
-        self._asked = self._table.properties.get(YIELD_PROPERTY, "")
+    def note(self, readings: int) -> None:
+        """Note whether someone asks, as the table was at its last look, if others' commits were read since.
+
+        Args:
+            readings: How often they were read (`kuvasz.lake.table.table_index.TableIndex.readings`). Who asks commits
+                something, which may be found beneath a commit of our own, where nobody looks for it.
+        """
+        if readings != self._readings:
+            self._readings = readings
+            self._asked = self._table.properties.get(YIELD_PROPERTY, "")
 
     def give(self) -> bool:
         """Wait until the process that was noted has committed, or for `YIELD_S`; return whether one was."""

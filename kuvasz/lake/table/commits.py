@@ -91,7 +91,7 @@ class Commits:
             failpoints.hit("before_swap" if changeset.is_rewrite else "before_commit", LakeError)
             self._index.snapshot_id, parent = self._table.commit(sent.commit)
             failpoints.hit("after_swap" if changeset.is_rewrite else "after_commit", OutcomeUnknown)
-        except LakeError:
+        except (LakeError, ForeignChange):  # refused may be what was sent before, for it has come by now
             if not self._has_landed(sent):
                 raise
             parent = self._parent_of(sent)

@@ -62,6 +62,11 @@ class Past:
         self._seen_at = 0.0  # when the last look of `see` began, monotonic seconds
         self._back: dict[str, str] = {}  #: source whose rows may be missing -> why, as far as this process has seen
 
+    @property
+    def is_only_watched(self) -> bool:
+        """Whether another process brings what the table's sources send."""
+        return self._witness is None
+
     def note(self) -> None:
         """Note the positions as they are now."""
         if self._witness is not None:

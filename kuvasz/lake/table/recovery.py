@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kuvasz.errors import ForeignChange, TableError, place_of, retry_of
+from kuvasz.errors import ForeignChange, InternalError, TableError, place_of, retry_of
 from kuvasz.events import Event, EventLog
 from kuvasz.fold.fold import newest
 from kuvasz.fold.keys import Keys
@@ -37,6 +37,32 @@ ReadVersions: TypeAlias = Callable[[Sequence[tuple[int, str]], bool], Iterable[t
 
 #: Files whose keys are in memory together when their order counts.
 _ORDERED_FILES = 16
+
+
+def insert_found(table: str, index: PositionIndex, keys: Keys, number: int, rows: UInt32s) -> None:
+    """Tell an index of the rows that a file of the table has, which another engine may have written.
+
+    It may have put a key there twice. That is told, and for `kuvasz verify` to mend, but no reason to stop: as where
+    it did so in two files, one of the rows is known from then on.
+
+    Args:
+        table: The table's name.
+        index: The index.
+        keys: The key of each row.
+        number: The file's number.
+        rows: Their positions in it.
+
+    Raises:
+        OSError: See `PositionIndex.insert`.
+    """
+    try:
+        index.insert(keys, number, rows)
+    except InternalError:
+        last = newest(keys)
+        if last.all():
+            raise
+        _log.tell(Event.KEYS_TWICE, table=table, rows=int(np.count_nonzero(~last)))
+        index.insert(keys.take(last), number, rows[last])
 
 
 class Recovery:
@@ -166,7 +192,7 @@ class Recovery:
             if self._definition.is_bag:
                 RowCounts(self._index.lookup, self._files).stack(self._index, keys.take(rows), number, rows)
             else:
-                self._index.insert(keys.take(rows), number, rows)
+                insert_found(self._definition.name, self._index, keys.take(rows), number, rows)
 
     def _alive(self, number: int, count: int) -> UInt32s:
         """Return the positions of a file's rows that are not deleted."""
@@ -224,7 +250,7 @@ class Recovery:
                     if not are_open:
                         known, _ = self._files.alive(*self._index.lookup(keys))
                         wanted &= (known == ABSENT) & newest(keys)
-                    self._index.insert(keys.take(wanted), number, rows[wanted])
+                    insert_found(self._definition.name, self._index, keys.take(wanted), number, rows[wanted])
 
     def _keys_of(self, files: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
         """Yield the keys of files; in the order given where that says which of several rows is the newest."""

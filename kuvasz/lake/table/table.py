@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kuvasz.errors import LakeError, LateCommit, place_of
 from kuvasz.events import Event, EventLog
@@ -32,6 +33,9 @@ from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition
 from kuvasz.ports import Target
 from kuvasz.state.ports import Witness
+
+if TYPE_CHECKING:
+    from kuvasz.lake.jvm.jvm_calls import CurrentState
 
 _log = EventLog(__name__)
 
@@ -207,14 +211,16 @@ class LakeTable:
             LakeRewound: Someone set the table back.
         """
         if not self.index.is_open:
-            self.table.look()
+            self._look()
             self.past.check()
+            self._check_positions()
             self.index.read()
-            self.turn.note()
+            self.turn.note(self.index.readings)
             return False
-        now = self.table.look()
+        now = self._look()
+        self.turn.note(self.index.readings)
         if self.turn.give():
-            now = self.table.look()
+            now = self._look()
         if now.snapshot_id != self.index.snapshot_id:
             self.past.check()
         if now.schema_id != self.definition.schema.schema_id:
@@ -223,11 +229,17 @@ class LakeTable:
             self.index.sequence = now.sequence
             return False
         self._check_positions()
-        self.turn.note()
+        self.turn.note(self.index.readings + 1)  # this is read now
         self.turn.give()
         _log.tell(Event.FOREIGN_COMMIT, table=self.name)
         self.index.catch_up()
         return True
+
+    def _look(self) -> CurrentState:
+        """Look at the catalog again: someone may have given the table another format, which has other deletes."""
+        now = self.table.look()
+        self.definition.format_version = now.format_version
+        return now
 
     @property
     def ahead(self) -> dict[str, SourcePosition]:
@@ -243,6 +255,13 @@ class LakeTable:
         """
         if ahead := self.ahead:
             self.positions.update(ahead)
+            if self.past.is_only_watched:
+                return
+            # Whoever looks may be another one than who brings changes, and is the only one who is told.
+            self.era.pass_over({source: position.lsn for source, position in ahead.items()})
+            for source, position in ahead.items():
+                if source in self.open and self.open[source].commit_lsn < position.lsn:
+                    self.open.abandon(source)
             what = f"another process has committed changes of source {', '.join(sorted(ahead))}"
             message = f"{place_of(table=self.name)}: {what}"
             raise LateCommit(message, hint="it begins again behind them; run one kuvasz per map")

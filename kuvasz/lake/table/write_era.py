@@ -27,7 +27,8 @@ class WriteEra:
     """(source, its table) -> commit LSN of the last transaction written, and how many events it had so far."""
 
     position_resets: dict[str, int] = dataclasses.field(default_factory=dict)
-    """source -> how often its position was dropped: what was written before begins behind a gap."""
+    """source -> how often its position was dropped, or another process moved it: what was written before that begins
+    behind a gap, or has what is there."""
 
     refused: dict[str, KuvaszError] = dataclasses.field(default_factory=dict)
     """source -> why nothing of it is written, while others go on."""
@@ -60,6 +61,12 @@ class WriteEra:
         """Note how far sources were written."""
         for source, lsn in lsns.items():
             self.accepted[source] = max(self.accepted.get(source, 0), lsn)
+
+    def pass_over(self, lsns: Mapping[str, int]) -> None:
+        """Note that sources are further than they were brought here: nothing is taken of what was written of them."""
+        self.accept(lsns)  # first: whoever writes looks at the other before
+        for source in lsns:
+            self.position_resets[source] = self.position_resets.get(source, 0) + 1
 
     def drop(self, source: str) -> None:
         """Note that the position of a source was dropped."""

@@ -26,6 +26,7 @@ class Fingerprint:
     generated: tuple[str, ...]
     leaves: tuple[tuple[object, ...], ...]
     ancestors: tuple[int, ...]  #: a published one has its changes sent as those of that
+    row_filter: str  #: the mark of its publication's
 
 
 def of(table: SourceTable) -> Fingerprint:
@@ -38,6 +39,7 @@ def of(table: SourceTable) -> Fingerprint:
         generated=table.generated,
         leaves=tuple((leaf.oid, leaf.table, leaf.file, leaf.identity, leaf.is_logged) for leaf in table.leaves),
         ancestors=tuple(ancestor.oid for ancestor in table.ancestors),
+        row_filter=table.filter_mark,
     )
 
 

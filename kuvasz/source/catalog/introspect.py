@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from psycopg.rows import namedtuple_row
 
 from kuvasz import lsn
+from kuvasz.errors import SourceError
 from kuvasz.model import LONG, Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
 from kuvasz.source import failure
-from kuvasz.source.catalog import key, type_facts
+from kuvasz.source.catalog import key, membership, type_facts
 from kuvasz.source.catalog.key import Key, UniqueIndex
 from kuvasz.source.catalog.table import Ancestor, Leaf, SourceTable, TableKind
 from kuvasz.source.conninfo import place
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import psycopg
+
+#: Characters of a name: PostgreSQL's are of 63 bytes, unless it was built with others (NAMEDATALEN).
+_MOST_NAME = 1024
+
+#: The same of whatever else a catalog says in one text.
+_MOST_TEXT = 64 << 10
+
+_OTHER_SERVER = "something else than a PostgreSQL server answers; it is tried again"
 
 #: A named tuple; the query names its fields.
 Row: TypeAlias = Any
@@ -45,10 +54,16 @@ has_schema_privilege(n.oid, 'USAGE') AND (has_table_privilege(c.oid, 'SELECT') O
 """
 
 _RELATIONS = f"""
-SELECT {_RELATION_FIELDS}, above.ancestors, below.children
+SELECT {_RELATION_FIELDS}, c.relhassubclass AS may_have_children
 FROM unnest(%s::text[], %s::text[]) AS wanted (schema, name)
 JOIN pg_namespace n ON n.nspname = wanted.schema
 JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+"""
+
+_RELATIVES = """
+SELECT c.oid::bigint AS oid, above.ancestors, below.children
+FROM pg_class c
 CROSS JOIN LATERAL (
     SELECT array_agg(ARRAY[ac.oid::text, an.nspname::text, ac.relname::text] ORDER BY a.level) AS ancestors
     FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS a (relid, level)
@@ -60,7 +75,7 @@ CROSS JOIN LATERAL (
         UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
     SELECT array_agg(ARRAY[tn.nspname::text, tc.relname::text] ORDER BY tn.nspname, tc.relname) AS children
     FROM tree JOIN pg_class tc ON tc.oid = tree.oid JOIN pg_namespace tn ON tn.oid = tc.relnamespace) AS below
-WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+WHERE c.oid = ANY(%s::oid[])
 """
 
 # Not pg_partition_tree(), which shows the tree of today under whatever snapshot it is asked.
@@ -83,6 +98,7 @@ _COLUMNS = f"""
 SELECT attrelid::bigint AS relation, attname::text AS name, attnum::int AS attnum, atttypid::bigint AS type,
     atttypmod AS typmod, attnotnull AS is_not_null, attgenerated <> '' AS is_generated,
     attgenerated = 's' AS is_stored, attndims > 1 AS is_grid,
+    attcollation >= 16384 AS has_own_collation,
     atthasdef OR atthasmissing OR attidentity <> '' AS has_default, pg_attribute.xmin::text::bigint AS version,
     CASE WHEN atthasmissing THEN left(shown.value, {_MOST_MISSING}) END AS missing,
     CASE WHEN atthasmissing AND length(shown.value) > {_MOST_MISSING}
@@ -105,13 +121,15 @@ WHERE attnum > 0 AND NOT attisdropped AND atthasmissing
 GROUP BY below.root, attname
 """
 
-# What messages have of a table where a publication says so: a column list, or stored generated columns (version 18).
-_LISTS = """
-SELECT c.oid::bigint AS relation, coalesce(r.xmin::text::bigint, 0) AS version, r.prattrs::int2[]::int[] AS columns,
-    {generated} AS has_generated
+# What messages have of a table where a publication says so: a column list, or stored generated columns (version 18);
+# and the mark of a row filter.
+_LISTS = f"""
+SELECT c.oid::bigint AS relation, r.prattrs::int2[]::int[] AS columns, {{generated}} AS has_generated,
+    CASE WHEN r.prattrs IS NOT NULL OR {{generated}} THEN coalesce(r.xmin::text::bigint, 0) ELSE 0 END AS version,
+    coalesce({membership.FILTER_MARK}, '') AS row_filter
 FROM pg_publication p CROSS JOIN unnest(%s::oid[]) AS c (oid)
 LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-WHERE p.pubname = ANY(%s::text[]) AND (r.prattrs IS NOT NULL OR {generated})
+WHERE p.pubname = ANY(%s::text[]) AND (r.prattrs IS NOT NULL OR r.prqual IS NOT NULL OR {{generated}})
 """
 _LISTS_SINCE, _GENERATED_SINCE = 150000, 180000
 
@@ -165,12 +183,14 @@ SELECT current_setting('server_version_num')::int AS version, current_setting('s
     (SELECT system_identifier FROM pg_control_system()) AS system_identifier,
     CASE WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())
         ELSE ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END AS timeline,
+    CASE WHEN NOT pg_is_in_recovery() AND pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()
+        THEN pg_current_wal_flush_lsn()::text END AS wal_end,
     current_setting('wal_level') AS wal_level,
     current_setting('max_replication_slots')::int AS max_slots,
-    (SELECT count(*)::int FROM pg_replication_slots) AS used_slots,
+    (SELECT count(*)::int FROM pg_get_replication_slots()) AS used_slots,
     current_setting('max_wal_senders')::int AS max_senders,
-    (SELECT count(*)::int FROM pg_stat_replication) AS used_senders,
-    (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS keep_megabytes,
+    (SELECT count(*)::int FROM pg_stat_get_wal_senders()) AS used_senders,
+    pg_size_bytes(current_setting('max_slot_wal_keep_size')) AS keep_bytes,
     pg_is_in_recovery() AS is_in_recovery,
     current_setting('server_encoding') AS encoding, current_database()::text AS database,
     current_user::text AS role,
@@ -213,6 +233,7 @@ class ServerFacts:
     max_senders: int
     used_senders: int
     max_slot_wal_keep_bytes: int | None  #: None: without limit
+    wal_end: int | None  #: LSN where the WAL ends; None: not all of it is on disk yet, or others write it
     is_in_recovery: bool
     encoding: str
     database: str
@@ -243,8 +264,13 @@ def server(connection: psycopg.Connection[Any]) -> ServerFacts:
     """
     (row,) = _rows(connection, "read the server's settings", _SERVER)
     facts = row._asdict()
-    megabytes = facts.pop("keep_megabytes")
-    return ServerFacts(max_slot_wal_keep_bytes=None if megabytes < 0 else megabytes << 20, **facts)
+    if not isinstance(facts["system_identifier"], int):  # it is noted with the rows of its tables
+        raise SourceError(f"{place(connection)}: its system identifier is no number", hint=_OTHER_SERVER)
+    keep_bytes, wal_end = facts.pop("keep_bytes"), facts.pop("wal_end")
+    return ServerFacts(
+        max_slot_wal_keep_bytes=None if keep_bytes < 0 else keep_bytes,
+        wal_end=None if wal_end is None else lsn.parse(wal_end), **facts,
+    )  # fmt: skip
 
 
 def list_tables(connection: psycopg.Connection[Any], *, partitions: bool = False) -> list[TableName]:
@@ -308,6 +334,8 @@ def load_relations(
     wanted = list(dict.fromkeys(tables))
     doing = "read the catalog"
     found = _rows(connection, doing, _RELATIONS, [t.schema for t in wanted], [t.name for t in wanted])
+    related = [row.oid for row in found if row.is_partition or row.may_have_children]
+    relatives = _rows(connection, doing, _RELATIVES, related) if related else []
     roots = [row.oid for row in found if row.relkind == "p"]
     leaves = _grouped(_rows(connection, doing, _LEAVES, roots) if roots else [], "root")
     oids = [row.oid for row in found]
@@ -319,9 +347,11 @@ def load_relations(
     lists = {row.relation: row for row in _lists(connection, doing, oids, publications)}
     is_strict = connection.info.server_version >= _GENERATED_SINCE
     catalog = _Catalog(
-        columns=columns, indexes=indexes, leaves=leaves, types=types, facts=facts, lists=lists,
+        relatives={row.oid: row for row in relatives}, columns=columns, indexes=indexes, leaves=leaves, types=types,
+        facts=facts, lists=lists,
         missing=_missing_below(connection, doing, leaves),
         unsent={oid: _unsent(rows, lists.get(oid)) for oid, rows in columns.items()} if is_strict else {},
+        has_row_filters=connection.info.server_version >= _LISTS_SINCE,
     )  # fmt: skip
     loaded = (_table(row, catalog) for row in found)
     return {table.table: table for table in loaded}
@@ -330,13 +360,29 @@ def load_relations(
 def load_types(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, PgType]:
     """Return types by OID, with the element types of arrays and the base types of domains resolved.
 
+    The server is not asked for the most common ones.
+
     Returns:
         The types asked for and those they rest on; an OID without a type is left out.
 
     Raises:
         SourceError: The query failed.
     """
-    rows = {row.oid: row for row in _rows(connection, "read the types", _TYPES, sorted(set(oids)))}
+    found: dict[int, PgType] = {}
+    missing = []
+    for oid in sorted(set(oids)):
+        known = type_facts.BUILT_IN.get(oid)
+        if known is None:
+            missing.append(oid)
+        while known is not None:
+            found[known.oid] = known
+            known = known.element
+    return found | ask_types(connection, missing) if missing else found
+
+
+def ask_types(connection: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int, PgType]:
+    """Return what a server says of types; see `load_types`."""
+    rows = {row.oid: row for row in _rows(connection, "read the types", _TYPES, list(oids))}
     built: dict[int, PgType] = {}
 
     def build(oid: int) -> PgType | None:
@@ -357,6 +403,7 @@ def load_types(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict
 
 
 class _Catalog(NamedTuple):
+    relatives: Mapping[int, Row]
     columns: Mapping[int, Sequence[Row]]
     indexes: Mapping[int, Sequence[Row]]
     leaves: Mapping[int, Sequence[Row]]
@@ -365,6 +412,7 @@ class _Catalog(NamedTuple):
     lists: Mapping[int, Row]
     missing: Mapping[tuple[int, str], str]
     unsent: Mapping[int, Sequence[str]]
+    has_row_filters: bool
 
 
 def _table(row: Row, catalog: _Catalog) -> SourceTable:
@@ -373,6 +421,7 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
     indexes = _indexes(catalog, row.oid)
     leaves = catalog.leaves.get(row.oid, ())
     unsent = catalog.unsent.get(row.oid, ())
+    relatives = catalog.relatives.get(row.oid)
     chosen = _with_leaves(key.decide(name, identity, indexes, unsent), identity, leaves, catalog, unsent)
     rows = (row, *leaves)
     why_unsupported = _why_unsupported(row, leaves)
@@ -391,9 +440,11 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
         leaves=tuple(_leaf(leaf) for leaf in leaves),
         ancestors=tuple(
             Ancestor(oid=int(oid), table=TableName(schema=schema, name=name))
-            for oid, schema, name in row.ancestors or ()
+            for oid, schema, name in (relatives and relatives.ancestors) or ()
         ),
-        children=tuple(TableName(schema=schema, name=name) for schema, name in row.children or ()),
+        children=tuple(
+            TableName(schema=schema, name=name) for schema, name in (relatives and relatives.children) or ()
+        ),
         unique=tuple(index.columns for index in indexes if index.is_stable and index.is_not_null),
         why_no_key="" if why_unsupported else chosen.why_not, mend="" if why_unsupported else chosen.mend,
         can_update=chosen.can_update, why_unsupported=why_unsupported, is_owned=row.is_owned,
@@ -401,6 +452,11 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
         can_select=all(part.can_select for part in rows),
         unreadable=tuple(TableName(schema=p.schema, name=p.name) for p in rows if not p.can_select),
         has_policies=any(part.has_policies for part in rows),
+        may_filter=catalog.has_row_filters,
+        filter_mark=catalog.lists[row.oid].row_filter if row.oid in catalog.lists else "",
+        own_collations=frozenset(
+            column.attnum for column in catalog.columns.get(row.oid, ()) if column.has_own_collation
+        ),
     )  # fmt: skip
 
 
@@ -555,4 +611,21 @@ def _rows(connection: psycopg.Connection[Any], doing: str, query: str, *paramete
         failure.translated(place(connection), doing, role=role),
         connection.cursor(row_factory=namedtuple_row) as cursor,
     ):
-        return list(cursor.execute(query, parameters or None).fetchall())
+        rows = list(cursor.execute(query, parameters or None).fetchall())
+    for row in rows:
+        _refuse_long(row, place(connection), doing)
+    return rows
+
+
+def _refuse_long(row: Row, where: str, doing: str) -> None:
+    """Refuse what no catalog of PostgreSQL has: it would be in the metadata of tables that others fill, too.
+
+    Raises:
+        SourceError: There is a text of more characters than there can be.
+    """
+    for field, value in zip(row._fields, row, strict=True):
+        if isinstance(value, str) and len(value) > (_MOST_NAME if field in {"schema", "name"} else _MOST_TEXT):
+            raise SourceError(
+                f"{where}: cannot {doing}: its catalog has a {field} of {len(value):,} characters",
+                hint=_OTHER_SERVER,
+            )

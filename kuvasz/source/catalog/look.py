@@ -28,8 +28,15 @@ if TYPE_CHECKING:
 _PATIENCE_S = 20.0
 _PAUSE_S = 0.01
 
+#: What is committed is on disk by then, also on a server that is short of breath.
+_FLUSHED_S = 2.0
+
 _RUNNING = "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND granted AND transactionid::text = %s"
 _ALL_RUNNING = "SELECT transactionid::text::bigint FROM pg_locks WHERE locktype = 'transactionid' AND granted"
+_ENDS = """
+SELECT pg_current_wal_insert_lsn()::text, pg_current_wal_flush_lsn()::text,
+    (SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay')
+"""
 _NAME = """
 SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = %s AND c.relkind IN ('r', 'p')
@@ -137,6 +144,24 @@ def wal_end(connection: psycopg.Connection[Any]) -> int:
     """
     ((text,),) = _execute(connection, "SELECT pg_current_wal_insert_lsn()::text")
     return lsn.parse(text)
+
+
+def end_to_send(connection: psycopg.Connection[Any]) -> int:
+    """Return how far a walsender has come when it has sent all that is committed now.
+
+    What is committed is on disk after three times `wal_writer_delay` at the latest (manual, section 28.4
+    "Asynchronous Commit"). Anything else, the record of a lock, say, may stay in memory for as long as nothing
+    happens, and no walsender sends it until then.
+
+    Raises:
+        SourceError: A query failed.
+    """
+    ((end, flushed, delay_ms),) = _execute(connection, _ENDS)
+    deadline = time.monotonic() + max(_FLUSHED_S, 3 * delay_ms / 1000)
+    while lsn.parse(flushed) < lsn.parse(end) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+        ((_, flushed, _),) = _execute(connection, _ENDS)
+    return min(lsn.parse(end), lsn.parse(flushed))
 
 
 def _wait_visible(connection: psycopg.Connection[Any], xid: int) -> None:

@@ -12,11 +12,16 @@ with a mark, the timeline and LSN where it was seen: it counts on that timeline,
 A partition is published as itself only while none of its ancestors is: else its changes come as those of the topmost
 published one (manual, "CREATE PUBLICATION", ``publish_via_partition_root``), whichever publication of the stream has
 it. What it is a partition of stands in rows of their own as well (section 53.26 "pg_inherits").
+
+A row filter that kuvasz made begins with a mark, which says by which condition, and by which columns, rows are sent.
+Any other one proves nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -42,8 +47,20 @@ FROM pg_publication_namespace n JOIN pg_class c ON c.oid = t.oid AND c.relnamesp
 WHERE n.pnpubid = p.oid)
 """
 
-#: A clause with a row filter publishes some of the rows, and beside that of the schema all: it proves nothing.
-_IS_WHOLE = "AND r.prqual IS NULL"
+#: What a row filter of kuvasz's begins with: a digest of the condition, and the attnums of the columns it reads.
+_MARK_PATTERN = "kuvasz [0-9a-f]+[ 0-9]*"
+
+#: The mark of `r`, a row of pg_publication_rel; empty where it has a row filter of somebody else's, NULL without one.
+FILTER_MARK = f"""
+CASE WHEN r.prqual IS NOT NULL
+    THEN coalesce(substring(pg_get_expr(r.prqual, r.prrelid) FROM '^[(]*''({_MARK_PATTERN})'''), '') END
+"""
+
+#: A clause with a row filter publishes some of the rows, and beside that of the schema all: it proves nothing, but
+#: where it is kuvasz's.
+_IS_KNOWN = f"AND ({FILTER_MARK}) IS DISTINCT FROM ''"
+
+_MARK_OF_TABLE = f"(SELECT {FILTER_MARK} FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = t.oid)"
 
 _LINKS = """
 (SELECT array_agg('in ' || i.inhrelid || ':' || i.inhparent || ':' || i.xmin)
@@ -66,8 +83,9 @@ _ROWS = f"""
 SELECT t.oid::bigint, p.oid || ':' || p.xmin, array_remove(ARRAY[
     CASE WHEN p.puballtables THEN 'all' END,
     (SELECT 'table ' || r.oid || ':' || r.xmin FROM pg_publication_rel r
-     WHERE r.prpubid = p.oid AND r.prrelid = t.oid {{is_whole}}),
-    {{by_schema}}], NULL), coalesce({_LINKS}, '{{{{}}}}'), coalesce({_ABOVE}, '{{{{}}}}')
+     WHERE r.prpubid = p.oid AND r.prrelid = t.oid {{is_known}}),
+    {{by_schema}}], NULL), coalesce({_LINKS}, '{{{{}}}}'), coalesce({_ABOVE}, '{{{{}}}}'),
+    coalesce({{row_filter}}, '')
 FROM pg_publication p CROSS JOIN unnest(%s::oid[]) AS t (oid) WHERE p.pubname = %s
 """
 
@@ -80,6 +98,7 @@ class Membership:
     clauses: frozenset[str]  #: rows that name the table or its schema; of an earlier look perhaps with a mark
     links: frozenset[str] = frozenset()  #: rows that make it a partition, up to the root
     above: frozenset[str] = frozenset()  #: by what an ancestor is published, so that the table is not as itself
+    row_filter: str = dataclasses.field(default="", compare=False)  #: the mark of kuvasz's own; not rendered
 
     def goes_on_from(self, earlier: Self) -> bool:
         """Return whether the table was published alike at each moment since an earlier look."""
@@ -134,6 +153,29 @@ def _bare(clause: str) -> str:
     return clause.partition(_MARK)[0]
 
 
+def marked(condition: str, columns: Collection[int]) -> str:
+    """Return a condition as a row filter of kuvasz's: its mark stands before it.
+
+    Args:
+        condition: PostgreSQL's text of it.
+        columns: The attnums of what it reads: a name may become another column's.
+    """
+    numbers = "".join(f" {number}" for number in sorted(columns))
+    mark = f"kuvasz {hashlib.sha256(f'{condition}{numbers}'.encode()).hexdigest()[:16]}{numbers}"
+    return f"'{mark}'::text IS NOT NULL AND {condition}"
+
+
+def mark_of(row_filter: str) -> str:
+    """Return the mark of a row filter of kuvasz's; empty if there is no row filter."""
+    found = re.match(f"'({_MARK_PATTERN})'", row_filter)
+    return "" if found is None else found[1]
+
+
+def columns_of(mark: str) -> frozenset[int]:
+    """Return the attnums of the columns that a row filter reads, by its mark."""
+    return frozenset(map(int, mark.split()[2:]))
+
+
 def load(
     connection: psycopg.Connection[Any], publication: str, oids: Collection[int], beside: Iterable[str] = ()
 ) -> Mapping[int, Membership]:
@@ -152,16 +194,20 @@ def load(
     query = _ROWS.format(
         by_schema=_BY_SCHEMA if has_schemas else "NULL",
         in_schema=_IN_SCHEMA if has_schemas else "false",
-        is_whole=_IS_WHOLE if has_schemas else "",
+        is_known=_IS_KNOWN if has_schemas else "",
+        row_filter=_MARK_OF_TABLE if has_schemas else "NULL",
     )
     with failure.translated(place(connection), f"read publication {publication}"):
         values = [publication, *beside], list(oids), publication
         rows = connection.execute(query, values).fetchall() if oids else []
     return {
-        oid: Membership(publication=row, clauses=frozenset(found), links=frozenset(links), above=frozenset(above))
-        for oid, row, found, links, above in rows
+        oid: Membership(
+            publication=row, clauses=frozenset(found), links=frozenset(links), above=frozenset(above),
+            row_filter=row_filter,
+        )
+        for oid, row, found, links, above, row_filter in rows
         if found
-    }
+    }  # fmt: skip
 
 
-__all__ = ["Membership", "load"]
+__all__ = ["FILTER_MARK", "Membership", "columns_of", "load", "mark_of", "marked"]

@@ -172,6 +172,8 @@ def look_into(
 ) -> bool:  # fmt: skip
     """Return what a query says of the rows of one table; whoever has locked that is waited for a moment only.
 
+    What the table's owner has run by that, see `kuvasz.source.snapshot.LEAVING`, writes nothing and leaves nothing.
+
     Args:
         connection: To the source, in no transaction.
         action: What is done, for a message, as `failure.translated` takes it.
@@ -182,8 +184,8 @@ def look_into(
         SourceLocked: The table stays locked.
         SourceError: It is gone, or cannot be read.
     """
-    with failure.translated(place(connection), action), connection.transaction():
-        connection.execute(conninfo.LOCK_WAIT)
+    with failure.translated(place(connection), action), connection.transaction(force_rollback=True):
+        connection.execute(f"SET TRANSACTION READ ONLY; {conninfo.LOCK_WAIT}")
         row = connection.execute(query, parameters).fetchone()
     return bool(row and row[0])
 

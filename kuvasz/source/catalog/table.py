@@ -76,11 +76,23 @@ class SourceTable:
     has_policies: bool = False  #: row security hides rows of it, or of a partition, from the session's role
     #: the columns that its publication is to name; empty: it is to have no list, None: whatever it has stays
     column_list: tuple[str, ...] | None = None
+    row_filter: str = ""  #: the condition by which its publication is to send rows; empty: all of them
+    filter_mark: str = ""  #: of the row filter of kuvasz's that it has now, see `kuvasz.source.catalog.membership`
+    may_filter: bool = True  #: its server has row filters (version 15)
+    own_collations: frozenset[int] = frozenset()  #: attnums of columns whose collation is none of PostgreSQL's
 
     @property
     def table(self) -> TableName:
         """Its name."""
         return self.relation.table
+
+    @property
+    def identity(self) -> frozenset[int]:
+        """The attnums of the columns that an old row is sure to have: all with REPLICA IDENTITY FULL."""
+        identity = self.relation.identity
+        names = self.identity_index if identity is ReplicaIdentity.INDEX else self.primary_key
+        is_full = identity is ReplicaIdentity.FULL
+        return frozenset(one.attnum for one in self.relation.columns if is_full or one.name in names)
 
     @property
     def is_whole_row(self) -> bool:

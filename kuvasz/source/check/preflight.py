@@ -58,7 +58,7 @@ def check_source(
             report.add("reachable", report.location, "an answer", ok=True)
             server = ServerCheck(report, connection, url, old_transaction_s=old_transaction_s, wanted=wanted)
             server.run()
-            TableCheck(report, connection, server.rights, is_primary=server.is_primary).run(
+            TableCheck(report, connection, server.rights, is_primary=server.is_primary, is_heard=wanted.is_heard).run(
                 tables, inserts_do, as_published
             )
 

@@ -79,6 +79,7 @@ class StreamOptions:
 
     is_staged: bool = False  #: what it sends is staged in the lake's store
     is_own_alone: bool = False  #: it is to be without what came to the source by replication
+    is_heard: bool = False  #: it is another group's, whose publication this map's has to be like
 
 
 ANYTHING = StreamOptions()
@@ -237,11 +238,12 @@ class ServerCheck:
             self._free_slots()
             return
         here = self._connection.info.dbname
-        why = state.why_foreign or ("" if state.database == here else f"it is of database {state.database}")
-        why = why or state.why_lost
+        others = state.why_foreign or ("" if state.database == here else f"it is of database {state.database}")
+        why = others or state.why_lost
+        then = "if nobody needs it; else give the source another sid" if others else "then copy the source again"
         self._report.add(
             "slot", why or "present", "usable", ok=not why,
-            fix=f"SELECT pg_drop_replication_slot({sql.literal(name)}); -- then copy the source again",
+            fix=f"SELECT pg_drop_replication_slot({sql.literal(name)}); -- {then}",
         )  # fmt: skip
         pid = state.active_pid
         self._report.add(

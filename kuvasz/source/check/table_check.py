@@ -38,15 +38,30 @@ _TEXTS = frozenset({"text", "varchar", "bpchar", "char", "name", "citext", "xml"
 
 
 class TableCheck:
-    """Looks at the tables of one source through an open session."""
+    """Looks at the tables of one source through an open session.
+
+    Args:
+        report: Takes what is found.
+        connection: The session.
+        rights: What its role may do.
+        is_primary: Whether publications can be made there.
+        is_heard: Whether they are another group's to make.
+    """
 
     def __init__(
-        self, report: PreflightReport, connection: psycopg.Connection[Any], rights: Rights, *, is_primary: bool
+        self,
+        report: PreflightReport,
+        connection: psycopg.Connection[Any],
+        rights: Rights,
+        *,
+        is_primary: bool,
+        is_heard: bool = False,
     ) -> None:
         self._report = report
         self._connection = connection
         self._rights = rights
         self._is_primary = is_primary
+        self._is_heard = is_heard
         self._inserts_do: frozenset[TableName] = frozenset()
         self._as_published: AsPublished = as_found
 
@@ -166,6 +181,12 @@ class TableCheck:
         )
         if not changes.statements and not changes.relisted:
             self._report.add("publication", "fits", _FITS, ok=True)
+            return
+        if self._is_heard:
+            for table, why in publication.unfit(changes, name).items():
+                self._report.add(
+                    "publication", why, "as this map has it", ok=False, table=table, fix=publication.HEARD_HINT
+                )  # fmt: skip
             return
         lacking = self._lacking(current, changes, tables)
         value = f"{self._rights.role} {' and '.join(lacking)}" if lacking else "may be made so"

@@ -8,6 +8,7 @@ the workers' threads.
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +105,11 @@ def libpq_functions(pgconn: PGconn) -> tuple[int, int, int] | None:
     """
     module = sys.modules.get(type(pgconn).__module__)
     path = getattr(module, "__file__", None)
-    if path is None or path.endswith(".py"):
-        return None
+    return None if path is None or path.endswith(".py") else _functions(path)
+
+
+@functools.cache
+def _functions(path: str) -> tuple[int, int, int] | None:
     try:
         library = ctypes.CDLL(path)
         names = library.PQgetCopyData, library.PQfreemem, library.PQconsumeInput

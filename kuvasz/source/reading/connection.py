@@ -74,6 +74,7 @@ class Connection:
         self._pgconn = pgconn
         self._source = source
         self._drain = best_drain(pgconn, compiled=compiled)
+        self._others = conninfos.OtherMessages(pgconn)
         self._loop = asyncio.get_running_loop()
         self._is_writing = False
         self._slot = ""
@@ -207,6 +208,7 @@ class Connection:
         """
         try:
             added = self._drain.drain(limit)
+            self._others.came(added)
         except psycopg.Error as error:
             raise self._broken(error) from error
         if self._skipped is not None:
@@ -261,7 +263,7 @@ class Connection:
     async def _copied_out(self) -> None:
         """Throw away what comes until the server has ended the copy."""
         while True:
-            self._drain.drain(1 << 20)
+            self._others.came(self._drain.drain(1 << 20))
             if self._drain.is_ended or self._drain.is_lost:
                 return
             if self._drain.bytes == 0:
@@ -311,9 +313,9 @@ class Connection:
             while self._pgconn.flush():
                 await self._ready(is_write=True)
             result = await self._result()
-            while result.status not in {pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT}:
+            while result.status not in conninfos.COPYING:
                 following = await self._next_result()
-                if following is None:
+                if following is None or following.status in conninfos.COPYING:
                     break
                 result = result if result.status == pq.ExecStatus.FATAL_ERROR else following
         except psycopg.Error as error:
@@ -341,9 +343,9 @@ class Connection:
         await _ready(self._pgconn.socket, is_write=is_write)
 
     def _ended(self) -> errors.SourceError:
-        """Return why the server ended the stream."""
+        """Return why the server ended the stream, as far as it has said so: libpq would wait for the rest."""
         try:
-            result = self._pgconn.get_result()
+            result = None if self._pgconn.is_busy() else self._pgconn.get_result()
         except psycopg.Error as error:
             return self._broken(error)
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
@@ -374,7 +376,7 @@ class Connection:
 
     def _last_result(self) -> pq.abc.PGresult | None:
         with contextlib.suppress(psycopg.Error):
-            result = self._pgconn.get_result()
+            result = None if self._pgconn.is_busy() else self._pgconn.get_result()
             if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
                 return result
         return None

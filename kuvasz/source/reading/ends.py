@@ -23,7 +23,9 @@ class Upstream:
     """Where a reader's changes come from."""
 
     source: str  #: name of the source
-    conninfo: str = dataclasses.field(repr=False)  #: libpq's, of a replication session (`kuvasz.source.conninfo`)
+    #: returns that of a replication session as it is now (`kuvasz.source.conninfo`): what the map has in a file may
+    #: have changed since the last connection; called in threads
+    conninfo: Callable[[], str]
     slot: str
     publications: Sequence[str]
     system_id: str | None = None  #: the cluster the lake's positions belong to; None accepts any

@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from kuvasz import errors
-from kuvasz.state.staged.orders import KnownPast, StreamOrder
+from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamOrder
 
 if TYPE_CHECKING:
     from kuvasz.source.reading.ends import StreamStart, Upstream
@@ -45,6 +45,7 @@ class Following:
         self._answer: StreamAnswer | None = None
         self._telling: asyncio.Task[None] | None = None
         self._is_over = False  #: the source is to be looked at again before anything more is heard of it
+        self._given: GivenOrder | None = None  #: the order, and of which past the source was when it stood last
 
     async def arrange(self) -> None:
         """Have it received as this reader needs it, before any table counts on that.
@@ -55,7 +56,8 @@ class Following:
         """
         order, known = self._order(), self._known()
         await asyncio.to_thread(self.log.give, self.source.name, order, known)
-        await asyncio.to_thread(self.log.look, self.source.name)
+        position = await asyncio.to_thread(self.log.look, self.source.name)
+        self._given = None if position is None else GivenOrder(past=position.past, order=order, known=known)
 
     def _order(self) -> StreamOrder:
         record, upstream = self._start.record, self._upstream
@@ -88,6 +90,10 @@ class Following:
         if self.source.is_left:
             self._end("its stream is another one by now")
             return
+        if self._given is not None and self._given.past != self.source.known.past:
+            # Another process reads it, or a standby of the coordinator took over that was a moment behind.
+            self._given = dataclasses.replace(self._given, past=self.source.known.past)
+            self.go_on()
         answer = self._follower.answers.get(self.source.name)
         if answer is not None and answer.past == self.source.known.past and answer != self._answer:
             self._answer = answer
@@ -104,10 +110,10 @@ class Following:
             self.is_receiving.clear()
         self.source.on_added()
 
-    def _end(self, why: str) -> None:
-        """Have a group look at the source again: what the first one knows of it says nothing of the group's lake."""
+    def _end(self, why: str, error: errors.SourceError | None = None) -> None:
+        """Have the source looked at again: of a group's lake what the first one knows of it says nothing."""
         self._is_over = True
-        self.error = self.source_error = errors.SourceRefused(
+        self.error = self.source_error = error or errors.SourceRefused(
             f"{errors.place_of(self.source.name)}: {why}", hint="kuvasz looks at it again, and goes on with it"
         )
         self.is_receiving.clear()
@@ -126,10 +132,10 @@ class Following:
                 found.system_id, found.timeline, found.started_us,
             )  # fmt: skip
         if record is not None:
-            record.update(
+            record.update_soon(
                 dataclasses.replace(
                     record.standing, system_id=found.system_id, timeline=found.timeline, started_us=found.started_us,
-                    proved_lsn=found.proved_lsn, witness=found.witness,
+                    proved_lsn=found.proved_lsn, witness=found.witness, rest_xid=0,
                 )
             )  # fmt: skip
         return True
@@ -146,13 +152,32 @@ class Following:
             self._telling = asyncio.create_task(self._tell(), name=f"order {self._upstream.slot}")
 
     async def _tell(self) -> None:
-        order, known = self._order(), self._known()
+        order, known, name = self._order(), self._known(), self.source.name
         with contextlib.suppress(errors.StateError):  # what was told before holds as well
             # Its thread outlives who began it: by then the order may be withdrawn, or another one given.
-            await asyncio.to_thread(self.log.give, self.source.name, order, known, is_again=True)
+            if await asyncio.to_thread(self.log.give, name, order, known, is_again=True):
+                return
+            other = await asyncio.to_thread(self.log.standing_order, name)
+            given = other if self._given is None else self._given.order
+            if other is not None and given is not None and other != given:  # nobody else gives one meanwhile
+                self._end("the coordinator was set back, and has another order", _unread(name, given, other))
 
     def ask(self) -> None:
         """Ask nothing: an answer would take the way of all that is staged."""
+
+
+def _unread(source: str, order: StreamOrder, other: StreamOrder) -> errors.SlotLost | None:
+    """Return the error of a source that was read by another order for a while, if that may have left changes out."""
+    missing = [f"publication {name}" for name in order.publications if name not in other.publications]
+    if other.is_own_alone and not order.is_own_alone:
+        missing.append("what came there by replication")
+    if not missing:
+        return None
+    return errors.SlotLost(
+        f"{errors.place_of(source)}: the coordinator was set back to an earlier order, and it was read without"
+        f" {' and '.join(missing)}: changes may be missing",
+        hint=errors.start_over(source),
+    )
 
 
 __all__ = ["Following"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import TYPE_CHECKING
 
 from kuvasz import errors
+from kuvasz.own_thread import in_thread
 from kuvasz.source import continuity
 from kuvasz.state.ports import NONE
 
@@ -49,7 +51,7 @@ class Handshake:
         if expected is not None and identity.system_id != expected:
             raise errors.SourceReplaced(
                 f"{errors.place_of(self._source)}: cluster {identity.system_id} answers, not {expected}",
-                hint=f"check the url; if the cluster was replaced: {errors.start_over(self._source)}",
+                hint=errors.another_cluster(self._source),
             )
         if self._start.record is not None:
             await self._compare(connection, identity, self._start.record)
@@ -90,12 +92,16 @@ class Handshake:
                 known = dataclasses.replace(known, confirmed_lsn=from_lsn)
                 self._progress.begin_anew(self._source, known.confirmed_lsn)
                 self._facts.confirmed_lsn = known.confirmed_lsn
-        record.update(
+        record.update_soon(
             dataclasses.replace(
                 known, system_id=identity.system_id, timeline=identity.timeline, started_us=server.started_us,
                 proved_lsn=proved_lsn, witness=witness or NONE,
+                rest_xid=known.rest_xid if server.started_us == known.started_us else 0,
             )
         )  # fmt: skip
+        # Of a server that took over nothing is applied before that is known: it would be taken for another source.
+        if not record.is_settled:
+            await asyncio.wrap_future(in_thread(record.settle))
 
 
 __all__ = ["Handshake"]

@@ -9,8 +9,12 @@ import math
 #: and each is a write to the state folder, a packet and a walsender that wakes.
 _CONFIRMING_S, _LONGEST_CONFIRMING_S = 0.03, 10.0
 
-#: Seconds that a source which brings little is left alone after a look, for each source that there is, and the most.
-_RESTING_S, _LONGEST_REST_S = 0.0025, 0.25
+#: Seconds that a source which brings little is left alone after a look, for each source that there is, and the most
+#: but for the least of very many: a look costs 0.2 ms, so that all of them take no more than a fifth of a core.
+_RESTING_S, _LONGEST_REST_S, _LEAST_RESTING_S = 0.0025, 1.0, 0.001
+
+#: Rests of a source between two looks of each other task that it has: where there are many, most find nothing to do.
+_RESTS = 4
 
 #: Times as long as it took to route the last gulp, the next one gathers: each costs something for every table in it.
 _GATHERING_TO_ROUTING = 10
@@ -53,7 +57,7 @@ class ReaderOptions:
             self,
             spill_bytes=min(self.spill_bytes, share_bytes),
             gulp_bytes=min(self.gulp_bytes, share_bytes),
-            rest_s=min(_RESTING_S * sources, _LONGEST_REST_S) if sources > 1 else 0.0,
+            rest_s=_rest_s(sources) if sources > 1 else 0.0,
             confirm_interval_s=min(max(self.confirm_interval_s, _CONFIRMING_S * sources), _LONGEST_CONFIRMING_S),
         )
 
@@ -66,9 +70,17 @@ class ReaderOptions:
         """Return the moment, at a time of the loop's clock or behind it, at which all sources that rest wake."""
         return at_s if not self.rest_s else math.ceil(at_s / self.rest_s) * self.rest_s
 
+    def pause_s(self, wanted_s: float, now_s: float) -> float:
+        """Return how long another task of the source sleeps, at a time of the loop's clock, until it looks again."""
+        return self.beat(now_s + max(wanted_s, _RESTS * self.rest_s)) - now_s
+
     def gather_s(self, routing_s: float) -> float:
         """Return how long the next gulp gathers, by what routing the last one took."""
         return min(max(_GATHERING_TO_ROUTING * routing_s, self.gulp_s), self.longest_gulp_s)
+
+
+def _rest_s(sources: int) -> float:
+    return max(min(_RESTING_S * sources, _LONGEST_REST_S), _LEAST_RESTING_S * sources)
 
 
 __all__ = ["ReaderOptions"]

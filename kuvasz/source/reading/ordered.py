@@ -45,7 +45,7 @@ class OrderedReading:
         order = given.order
         self._staging = Staging(
             Upstream(
-                source=source, conninfo=conninfo.replication_conninfo(url()), slot=order.slot,
+                source=source, conninfo=self._ready, slot=order.slot,
                 publications=order.publications, system_id=order.system_id or None, staged=log,
                 is_own_alone=order.is_own_alone,
             ),
@@ -59,7 +59,6 @@ class OrderedReading:
                 on_rewound=self._refuse,
             ),
             options,
-            ready=self._ready,
         )  # fmt: skip
 
     def _refuse(self, _: int) -> None:

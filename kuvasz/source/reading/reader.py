@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz import errors
 from kuvasz.backoff import Backoff
 from kuvasz.events import Event, EventLog
+from kuvasz.own_thread import in_thread
 from kuvasz.route.assembler import Assembler, TypeLookup
 from kuvasz.source.reading.connection import Connection
 from kuvasz.source.reading.ends import Downstream, StreamStart, StreamWatch, Upstream
@@ -262,7 +263,8 @@ class Reader:
     async def _opened(self) -> Connection | StagedStream:
         if self._staging is not None:
             return await StagedStream.open(self._staging)
-        return await Connection.open(self._upstream.conninfo, self._upstream.source)
+        reached = await asyncio.wrap_future(in_thread(self._upstream.conninfo))
+        return await Connection.open(reached, self._upstream.source)
 
     async def _greet(self, connection: Connection) -> None:
         await self._handshake.check(connection)

@@ -27,7 +27,7 @@ from kuvasz.staging.proof import Proof
 from kuvasz.staging.stream_messages import StreamMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from kuvasz.source.reading.ends import StreamStart, Upstream
     from kuvasz.source.reading.options import ReaderOptions
@@ -83,8 +83,6 @@ class Staging:
         progress: How far sources are in the lake.
         start: What proves that nothing is missing.
         options: What may be tuned.
-        ready: Called in a thread before each connection: ends whatever else has the slot, and returns how the server
-            is reached by now; None: as `upstream` says.
     """
 
     answers = True  #: the server can be asked something through it
@@ -96,8 +94,6 @@ class Staging:
         progress: Progress,
         start: StreamStart,
         options: ReaderOptions,
-        *,
-        ready: Callable[[], str] | None = None,
     ) -> None:
         self.log = log
         self.source: StagedSource = log.source(upstream.source)
@@ -114,7 +110,6 @@ class Staging:
             upstream.source, options, self._facts, staged, self._proof, start.record, self._wake
         )  # fmt: skip
         self._progress = progress
-        self._ready = ready or (lambda: upstream.conninfo)
         self._past = self.source.past
         self._task: asyncio.Task[None] | None = None
 
@@ -183,7 +178,7 @@ class Staging:
         """
         source, options = self._upstream.source, self._options
         await self._unless_stopped(asyncio.to_thread(self.log.abandon_open, source))
-        reached = await self._unless_stopped(asyncio.to_thread(self._ready))
+        reached = await self._unless_stopped(asyncio.to_thread(self._upstream.conninfo))
         opening = Connection.open(reached, source, compiled=options.compiled)
         connection = await self._unless_stopped(opening)
         try:

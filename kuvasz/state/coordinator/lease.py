@@ -40,6 +40,12 @@ TOGETHER: Final = frozenset({SHARES, SHARES_TARGETS})
 #: What the one that does everything does with the cluster's lease.
 REPLICATES: Final = "replicates"
 
+#: What it does from whom rows go for good: what is staged meanwhile might have some of them.
+ERASES: Final = "erases rows"
+
+#: What is done with the cluster's lease while nobody reads.
+ALONE: Final = frozenset({REPLICATES, ERASES})
+
 #: Two that must not both have theirs ask one after the other.
 _TURN = "SELECT pg_advisory_xact_lock(hashtextextended('kuvasz ' || %s, 0))"
 _BOTH = """
@@ -202,7 +208,7 @@ class ClusterLease:
             "key": self._key, "keys": [self.cluster, self.reads], "node": self.node, "does": does,
             "map": map_digest, "lease": _interval(self.lease_s),
         }  # fmt: skip
-        if self.role is ClusterRole.ALL and does == REPLICATES:
+        if self.role is ClusterRole.ALL and does in ALONE:
             session.execute(_END_READERS, (self.reads, self.readers))
         common = self._common
         if common is None:
@@ -229,8 +235,8 @@ class ClusterLease:
         if self.role is ClusterRole.APPLY:
             return key == self.cluster and other.does != SHARES_TARGETS
         if self.role is ClusterRole.READ:
-            return other.does == REPLICATES if key == self.cluster else other.does != SHARES
-        return key == self.reads and does == REPLICATES
+            return other.does in ALONE if key == self.cluster else other.does != SHARES
+        return key == self.reads and does in ALONE
 
     def prove(self, session: Session) -> None:
         """Make sure that this node holds the lease for as long as the session's transaction goes on.
@@ -330,4 +336,15 @@ def _interval(seconds: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=seconds)
 
 
-__all__ = ["APPLIES", "HELD", "READS", "REPLICATES", "SHARES", "TOGETHER", "ClusterLease", "clock_s"]
+__all__ = [
+    "ALONE",
+    "APPLIES",
+    "ERASES",
+    "HELD",
+    "READS",
+    "REPLICATES",
+    "SHARES",
+    "TOGETHER",
+    "ClusterLease",
+    "clock_s",
+]

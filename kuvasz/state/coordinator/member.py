@@ -108,6 +108,11 @@ class CoordinatedMember(ClusterMember):
         return self._nodes.drain(node, drains=drains)
 
     @override
+    def forget(self, node: str) -> bool:
+        """See `ClusterMember.forget`."""
+        return self._nodes.forget(node)
+
+    @override
     def leave(self) -> None:
         """See `ClusterMember.leave`."""
         self._heartbeat.stop()

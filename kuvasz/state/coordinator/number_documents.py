@@ -37,6 +37,12 @@ class NumberDocuments(StoredNumbers):
         return {name: found.names[name] for name in names}
 
     @override
+    def announce(self, kind: str, before: EntryName, after: EntryName) -> None:
+        """See `StoredNumbers.announce`."""
+        with self._turn:
+            self._change(kind, lambda now: now.announced(before, after))
+
+    @override
     def rename(self, kind: str, before: EntryName, after: EntryName) -> None:
         """See `StoredNumbers.rename`."""
         with self._turn:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final
 
 from kuvasz.state.coordinator.database import CoordinatorDatabase
+from kuvasz.state.coordinator.documents import Documents
 from kuvasz.state.coordinator.lease import ClusterLease
 
 #: Bytes of a row: the server takes each into memory a few times.
@@ -36,6 +37,7 @@ class SharedPieces:
         self._database = database
         self._cluster = cluster
         self._lease = lease
+        self.reaches = Documents(database, cluster, lease, "reach")  #: how far files are known to have gone
 
     @property
     def place(self) -> str:

@@ -26,7 +26,7 @@ from kuvasz.state.coordinator.nodes.node_list import NodeList
 from kuvasz.state.coordinator.note_documents import NoteDocuments
 from kuvasz.state.coordinator.number_documents import NumberDocuments
 from kuvasz.state.coordinator.pieces import SharedPieces
-from kuvasz.state.coordinator.record_document import RecordDocument
+from kuvasz.state.coordinator.record_document import RecordDocument, RecordWriter
 from kuvasz.state.coordinator.witness_documents import WitnessDocuments
 from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.state.folder_lock import FolderLock
@@ -78,6 +78,7 @@ class CoordinatorStore(StateStore):
             self._documents("address"), self._lease, functools.partial(_known_node, folder)
         )  # fmt: skip
         self._numbers = NumberDocuments(self._documents("numbers"))
+        self._records = RecordWriter()
 
     def _documents(self, kind: str) -> Documents:
         return Documents(self._database, self._cluster, self._lease, kind)
@@ -141,7 +142,7 @@ class CoordinatorStore(StateStore):
     @override
     def record(self, source: str) -> RecordDocument:
         """See `StateStore.record`."""
-        return RecordDocument(self._documents("records"), source)
+        return RecordDocument(self._documents("records"), source, self._records)
 
     @override
     def files(self, source: str) -> FileDocument:

@@ -42,6 +42,12 @@ class NumberFile(StoredNumbers):
         return {name: found.names[name] for name in names}
 
     @override
+    def announce(self, kind: str, before: EntryName, after: EntryName) -> None:
+        """See `StoredNumbers.announce`."""
+        with self._turn:
+            self._keep(kind, self._of(kind).announced(before, after))
+
+    @override
     def rename(self, kind: str, before: EntryName, after: EntryName) -> None:
         """See `StoredNumbers.rename`."""
         with self._turn:

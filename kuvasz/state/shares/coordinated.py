@@ -71,6 +71,7 @@ _RELEASE: Final = """
 DELETE FROM kuvasz.applied_group
 WHERE cluster = %(cluster)s AND name = ANY(%(groups)s) AND holder = %(node)s AND held = %(number)s
 """
+_FORGET: Final = "DELETE FROM kuvasz.applied_group WHERE cluster = %(cluster)s AND holder = %(node)s"
 _COUNTS: Final = f"""
 SELECT g.holder, sum(g.targets)::int FROM kuvasz.applied_group AS g JOIN kuvasz.lease AS l ON {_LEASE}
 WHERE g.cluster = %(cluster)s GROUP BY 1
@@ -141,6 +142,14 @@ class CoordinatedGroups(GroupHolders):
             session.execute(_RELEASE, given)
 
 
+def forget_holder(session: Session, given: Mapping[str, object]) -> int:
+    """Have what a node held be nobody's, whichever map it had; return how many groups that are."""
+    if session.execute(_IS_MADE).fetchone() != (True,):
+        return 0
+    session.execute(_TURN, given)
+    return session.execute(_FORGET, given).rowcount
+
+
 def held_targets(session: Session, lease: ClusterLease) -> dict[str, int]:
     """Return how many targets each node holds, of a coordinator where none may ever have been shared."""
     if session.execute(_IS_MADE).fetchone() != (True,):
@@ -148,4 +157,4 @@ def held_targets(session: Session, lease: ClusterLease) -> dict[str, int]:
     return dict(session.execute(_COUNTS, {"cluster": lease.cluster, "appliers": lease.appliers}).fetchall())
 
 
-__all__ = ["CoordinatedGroups", "held_targets"]
+__all__ = ["CoordinatedGroups", "forget_holder", "held_targets"]

@@ -14,13 +14,14 @@ from typing_extensions import override
 
 from kuvasz.config.model import ClusterRole
 from kuvasz.state.coordinator.database import make_once
-from kuvasz.state.staged import log_groups
+from kuvasz.state.staged import log_groups, slice_removal
 from kuvasz.state.staged.holders import ARE_MADE, COLUMNS, NEXT_PAST, SourceHolders
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder, orders_of
 from kuvasz.state.staged.ports import (
     LogGroup,
     LogIndex,
     LogLease,
+    RemovalRound,
     SharedSources,
     SourcesMoved,
     StagedPosition,
@@ -77,16 +78,20 @@ ALTER TABLE kuvasz.log_source
 ALTER TABLE kuvasz.log_word ADD COLUMN IF NOT EXISTS place text; -- the folder of its objects
 {COLUMNS}
 {log_groups.TABLES}
+{slice_removal.INDEXES}
 """
 _IS_MADE: Final = f"""
 SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_source') AND attname = 'answer')
     AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_word') AND attname = 'place')
-    AND {ARE_MADE} AND {log_groups.ARE_MADE}
+    AND {ARE_MADE} AND {log_groups.ARE_MADE} AND {slice_removal.ARE_MADE}
 """
 _ANEW: Final = f"past = {NEXT_PAST.format('s.past')}, wanted = NULL, answer = NULL"
 _ADD_WORD: Final = "INSERT INTO kuvasz.log_word (cluster, word) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _WORD: Final = "SELECT word FROM kuvasz.log_word WHERE cluster = %s"
-_UNAPPLIED: Final = "SELECT DISTINCT source FROM kuvasz.log_slice WHERE cluster = %s"
+_UNAPPLIED: Final = """
+SELECT source FROM kuvasz.log_source AS s WHERE s.cluster = %s
+    AND EXISTS (SELECT FROM kuvasz.log_slice AS l WHERE l.cluster = s.cluster AND l.source = s.source)
+"""
 _RETIRE: Final = "DELETE FROM kuvasz.log_source WHERE cluster = %s"
 _POSITIONS: Final = """
 SELECT source, lsn, ended, number, applied, past, given_up FROM kuvasz.log_source WHERE cluster = %s
@@ -153,40 +158,34 @@ _SLICES: Final = """
 SELECT source, first, last, through, is_open, object, at, size FROM kuvasz.log_slice
 WHERE cluster = %s AND source = %s AND last > %s AND through > %s ORDER BY last LIMIT %s
 """
+#: The same where nothing is known but the LSN: before it may be millions that another group of the log lacks, and by
+#: their numbers they would all be looked at. In a stream both orders are one.
+_SLICES_FROM: Final = _SLICES.replace("ORDER BY last", "ORDER BY through, last")
 _APPLIED: Final = f"""
 {_LOCKED}
 UPDATE kuvasz.log_source AS s SET applied = greatest(s.applied, m.lsn)
 FROM unnest(%(sources)s::text[], %(lsns)s::bigint[]) AS m (source, lsn), locked
 WHERE s.cluster = %(cluster)s AND s.source = m.source AND locked.source = m.source
 """
-_DROP_APPLIED: Final = f"""
-DELETE FROM kuvasz.log_slice AS l USING (
-    SELECT l.source, l.last FROM kuvasz.log_slice AS l
-    JOIN kuvasz.log_source AS s ON s.cluster = l.cluster AND s.source = l.source
-    WHERE l.cluster = %(cluster)s AND l.through <= s.applied AND NOT {log_groups.IS_NEEDED}
-    ORDER BY l.source, l.last FOR UPDATE OF l
-) AS gone
-WHERE l.cluster = %(cluster)s AND l.source = gone.source AND l.last = gone.last
+#: From one object to the next in their index, however many slices each of them has.
+_NEEDED: Final = """
+WITH RECURSIVE found AS (
+    SELECT (SELECT min(object) FROM kuvasz.log_slice WHERE cluster = %(cluster)s) AS object, 1 AS number
+    UNION ALL
+    SELECT (SELECT min(object) FROM kuvasz.log_slice WHERE cluster = %(cluster)s AND object > found.object),
+        number + 1
+    FROM found WHERE object IS NOT NULL AND number < %(most)s
+)
+SELECT object FROM found WHERE object IS NOT NULL
 """
-_DROP_OBJECTS: Final = """
-DELETE FROM kuvasz.log_object AS o USING (
-    SELECT name FROM kuvasz.log_object WHERE cluster = %(cluster)s AND name = ANY(%(removed)s)
-    ORDER BY name FOR UPDATE
-) AS removed
-WHERE o.cluster = %(cluster)s AND o.name = removed.name
-"""
-_UNNEEDED: Final = """
-SELECT name FROM kuvasz.log_object AS o WHERE o.cluster = %s AND NOT EXISTS (
-    SELECT FROM kuvasz.log_slice AS l WHERE l.cluster = o.cluster AND l.object = o.name)
-ORDER BY name LIMIT %s
-"""
-_NEEDED: Final = "SELECT object FROM kuvasz.log_slice WHERE cluster = %s AND object > %s ORDER BY object LIMIT %s"
 _LIES_IN: Final = "SELECT place FROM kuvasz.log_word WHERE cluster = %s"
 _LAY: Final = "UPDATE kuvasz.log_word SET place = %s WHERE cluster = %s"
 _OBJECTS: Final = "SELECT name FROM kuvasz.log_object WHERE cluster = %s AND name > %s ORDER BY name LIMIT %s"
-_COUNT: Final = "SELECT count(*) FROM kuvasz.log_object WHERE cluster = %s"
+_COUNT: Final = "SELECT count(*) FROM (SELECT FROM kuvasz.log_object WHERE cluster = %s LIMIT %s) AS counted"
 #: Names that are asked for at a time.
 _MOST_NAMES: Final = 50_000
+#: Objects that are counted: a second's work.
+_MOST_COUNTED: Final = 1_000_000
 #: Whatever holds it: those who apply have it together, and who does everything has it alone.
 _IS_APPLIED: Final = """
 SELECT FROM kuvasz.lease WHERE cluster = %s AND owner IS NOT NULL AND until > clock_timestamp()
@@ -210,6 +209,7 @@ class CoordinatedIndex(LogIndex):
         self._cluster = cluster
         self._lease = lease
         self._holders = SourceHolders(database, lease)
+        self._removal = slice_removal.SliceRemoval(cluster)
 
     @property
     @override
@@ -231,8 +231,9 @@ class CoordinatedIndex(LogIndex):
             return self._begin(session)
 
     def _make(self, session: Session) -> None:
-        self._lease.prove(session)
+        session.execute("SET LOCAL statement_timeout = 0")  # there may be millions of rows to index
         session.execute(_TABLES)
+        self._lease.prove(session)  # behind it: who proves it keeps it from being renewed
 
     def _begin(self, session: Session) -> LogLease:
         with session.transaction():
@@ -334,12 +335,12 @@ class CoordinatedIndex(LogIndex):
                     size=size,
                 )
                 for name, first, last, through_, is_open, object_, at, size in session.execute(
-                    _SLICES, (self._cluster, source, after, through, most)
+                    _SLICES if after else _SLICES_FROM, (self._cluster, source, after, through, most)
                 )
             ]  # fmt: skip
 
     @override
-    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> RemovalRound:
         """See `LogIndex.applied`."""
         with self._database.session("shorten the log") as session, session.transaction():
             self._lease.prove(session)
@@ -347,9 +348,8 @@ class CoordinatedIndex(LogIndex):
                 "cluster": self._cluster, "name": self.group, "sources": list(lsns), "lsns": list(lsns.values()),
                 "removed": list(removed),
             }  # fmt: skip
-            for query in (self._noting, _DROP_APPLIED, _DROP_OBJECTS):
-                session.execute(query, given)
-            return [name for (name,) in session.execute(_UNNEEDED, (self._cluster, most))]
+            session.execute(self._noting, given)
+            return self._removal.round(session, given, most)
 
     @property
     def _noting(self) -> str:
@@ -358,37 +358,41 @@ class CoordinatedIndex(LogIndex):
 
     @override
     def objects(self) -> Collection[str]:
-        """See `LogIndex.objects`."""
-        return self._names(_OBJECTS)
+        """See `LogIndex.objects`: some at a time, for there may be millions."""
+        found: set[str] = set()
+        last: str | None = ""
+        with self._database.session("list the log's objects") as session:
+            while last is not None:
+                names = [name for (name,) in session.execute(_OBJECTS, (self._cluster, last, _MOST_NAMES))]
+                found.update(names)
+                last = names[-1] if len(names) == _MOST_NAMES else None
+        return found
 
     @override
     def count(self) -> int:
         """See `LogIndex.count`."""
         with self._database.session("count the log's objects") as session:
-            ((count,),) = session.execute(_COUNT, (self._cluster,)).fetchall()
+            ((count,),) = session.execute(_COUNT, (self._cluster, _MOST_COUNTED)).fetchall()
         return int(count)
 
     @override
-    def needed(self) -> Collection[str]:
+    def needed(self, most: int = 1000) -> Collection[str]:
         """See `LogIndex.needed`."""
-        return self._names(_NEEDED)
-
-    def _names(self, query: str) -> set[str]:
-        """Return names of objects, some at a time: there may be millions, as of slices."""
-        found: set[str] = set()
-        last: str | None = ""
-        with self._database.session("list the log's objects") as session:
-            while last is not None:
-                names = [name for (name,) in session.execute(query, (self._cluster, last, _MOST_NAMES))]
-                found.update(names)
-                last = names[-1] if len(names) == _MOST_NAMES else None
-        return found
+        with self._database.session("look what the log's objects are needed for") as session:
+            return [name for (name,) in session.execute(_NEEDED, {"cluster": self._cluster, "most": most})]
 
     @override
     def lies_in(self) -> str | None:
         """See `LogIndex.lies_in`."""
         with self._database.session("ask where the log is") as session:
             found = session.execute(_LIES_IN, (self._cluster,)).fetchone()
+        return None if found is None else found[0]
+
+    @override
+    def word(self) -> str | None:
+        """See `LogIndex.word`."""
+        with self._database.session("ask what the log's objects are called") as session:
+            found = session.execute(_WORD, (self._cluster,)).fetchone()
         return None if found is None else found[0]
 
     @override
@@ -406,7 +410,7 @@ class CoordinatedIndex(LogIndex):
             self._drop_all(session, source)
 
     @override
-    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> bool:
         """See `LogIndex.give`."""
         given = {
             "cluster": self._cluster, "source": source, "wanted": json.dumps(order.as_json()),
@@ -414,7 +418,7 @@ class CoordinatedIndex(LogIndex):
         }  # fmt: skip
         with self._database.session("order a source's stream") as session, session.transaction():
             self._lease.prove(session)
-            session.execute(_GIVE, given)
+            return session.execute(_GIVE, given).rowcount > 0
 
     @override
     def wanted(self) -> Collection[str]:

@@ -156,10 +156,11 @@ class CoordinatedGroupIndex(CoordinatedIndex):
             return {source for (source,) in session.execute(_HEARD, self._given())}
 
     @override
-    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
-        """See `LogIndex.give`."""
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> bool:
+        """See `LogIndex.give`: what becomes of it is told by its past."""
         if not is_again:
             prove_order(source, order, self.orders().get(source), self.positions().get(source))
+        return True
 
     @override
     def reader(self) -> LeaseHolder | None:

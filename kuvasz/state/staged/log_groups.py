@@ -44,27 +44,34 @@ ALTER TABLE kuvasz.log_object
 ARE_MADE: Final = """
 EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('kuvasz.log_object') AND attname = 'staged')
 """
-#: Of a slice `l`: some group needs it. One that the source has left behind begins with a copy, and needs none of it.
-IS_NEEDED: Final = """
-EXISTS (
-    SELECT FROM kuvasz.log_group_source AS g JOIN kuvasz.log_source AS h USING (cluster, source, begun)
-    WHERE g.cluster = l.cluster AND g.source = l.source AND g.applied < l.through)
-"""
 #: Within the transaction that sets a source back.
 SET_BACK: Final = """
 UPDATE kuvasz.log_group_source SET applied = least(applied, %(lsn)s)
 WHERE cluster = %(cluster)s AND source = %(source)s
 """
+#: How many objects are counted of a group that is behind: a day's of one process that stages.
+_MOST: Final = 500_000
+
+#: What a group lacks first of each source, and what was staged from the first of that on: two looks at an index.
 _GROUPS: Final = """
-SELECT g.name, count(DISTINCT l.object), extract(epoch FROM clock_timestamp() - min(o.staged))::float8,
+SELECT g.name, counted.objects, extract(epoch FROM clock_timestamp() - lacked.since)::float8,
     EXISTS (SELECT FROM kuvasz.lease AS held WHERE starts_with(held.cluster, %(groups)s || g.name || %(applies)s)
         AND held.owner IS NOT NULL AND held.until > clock_timestamp())
-FROM kuvasz.log_group AS g
-LEFT JOIN (kuvasz.log_group_source AS h JOIN kuvasz.log_source AS s USING (cluster, source, begun))
-    ON h.cluster = g.cluster AND h.name = g.name
-LEFT JOIN kuvasz.log_slice AS l ON l.cluster = g.cluster AND l.source = h.source AND l.through > h.applied
-LEFT JOIN kuvasz.log_object AS o ON o.cluster = l.cluster AND o.name = l.object
-WHERE g.cluster = %(cluster)s GROUP BY g.name ORDER BY g.name
+FROM kuvasz.log_group AS g CROSS JOIN LATERAL (
+    SELECT min(o.staged) AS since
+    FROM kuvasz.log_group_source AS h JOIN kuvasz.log_source AS s USING (cluster, source, begun)
+    CROSS JOIN LATERAL (
+        SELECT l.object FROM kuvasz.log_slice AS l
+        WHERE l.cluster = %(cluster)s AND l.source = h.source AND l.through > h.applied
+        ORDER BY l.through, l.last LIMIT 1
+    ) AS first JOIN kuvasz.log_object AS o ON o.cluster = %(cluster)s AND o.name = first.object
+    WHERE h.cluster = %(cluster)s AND h.name = g.name
+) AS lacked CROSS JOIN LATERAL (
+    SELECT count(*) AS objects FROM (
+        SELECT FROM kuvasz.log_object AS o WHERE o.cluster = %(cluster)s AND o.staged >= lacked.since LIMIT %(most)s
+    ) AS later
+) AS counted
+WHERE g.cluster = %(cluster)s ORDER BY g.name
 """
 #: Who lives, of all that a group has: its processes that apply, and verbs that have what it remembers.
 _LIVING: Final = """
@@ -86,7 +93,7 @@ _IS_THERE: Final = "SELECT FROM kuvasz.log_group WHERE cluster = %(cluster)s AND
 
 def groups_of(session: Session, cluster: str) -> list[LogGroup]:
     """Return the groups of a cluster's log."""
-    given = {"cluster": cluster, "groups": f"{cluster}{GROUPS}", "applies": f"{APPLIES}/"}
+    given = {"cluster": cluster, "groups": f"{cluster}{GROUPS}", "applies": f"{APPLIES}/", "most": _MOST}
     return [
         LogGroup(name=name, objects=objects, behind_s=behind_s, lives=lives)
         for name, objects, behind_s, lives in session.execute(_GROUPS, given)
@@ -173,4 +180,4 @@ def _are_made(session: Session) -> bool:
     return session.execute(f"SELECT {ARE_MADE}").fetchone() == (True,)
 
 
-__all__ = ["ARE_MADE", "IS_NEEDED", "SET_BACK", "TABLES", "LogGroups", "groups_of"]
+__all__ = ["ARE_MADE", "SET_BACK", "TABLES", "LogGroups", "groups_of"]

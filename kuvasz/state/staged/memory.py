@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 from typing_extensions import override
@@ -15,6 +16,7 @@ from kuvasz.state.staged.ports import (
     LogGroup,
     LogIndex,
     LogLease,
+    RemovalRound,
     SharedSources,
     SourcesMoved,
     StagedPosition,
@@ -33,7 +35,7 @@ class MemoryIndex(LogIndex):
     def __init__(self) -> None:
         self._positions: dict[str, StagedPosition] = {}
         self._slices: list[StagedSlice] = []
-        self._objects: set[str] = set()
+        self._objects: dict[str, None] = {}  #: in the order in which they were staged
         self._opened = 0
         self._pasts = 0
         self._place: str | None = None
@@ -93,7 +95,7 @@ class MemoryIndex(LogIndex):
             self._change(source, lsn=after.lsn, ended=after.ended, number=after.number)
         self._slices += slices
         if slices:
-            self._objects.add(name)
+            self._objects[name] = None
 
     def _stands(self, source: str, before: StagedPosition, after: StagedPosition) -> bool:
         known = self._positions.get(source)
@@ -146,17 +148,20 @@ class MemoryIndex(LogIndex):
         return sorted(mine, key=lambda one: one.last)[:most]
 
     @override
-    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> RemovalRound:
         """See `LogIndex.applied`."""
         for source, lsn in lsns.items():
             if (known := self._positions.get(source)) is not None:
                 self._positions[source] = dataclasses.replace(known, applied=max(known.applied, lsn))
         return self._shortened(removed, most)
 
-    def _shortened(self, removed: Collection[str], most: int) -> list[str]:
-        self._objects -= set(removed)
+    def _shortened(self, removed: Collection[str], most: int) -> RemovalRound:
+        for name in removed:
+            self._objects.pop(name, None)
         self._slices = [one for one in self._slices if one.through > self._applied_by_all(one.source)]
-        return sorted(self._objects - {one.object for one in self._slices})[:most]
+        unneeded = sorted(self._objects.keys() - {one.object for one in self._slices})
+        is_full = len(unneeded) >= most
+        return RemovalRound(unneeded[:most], is_full=is_full, is_all=not is_full)
 
     def _applied_by_all(self, source: str) -> int:
         heard = (found[source] for found in self._groups.values() if source in found)
@@ -174,14 +179,19 @@ class MemoryIndex(LogIndex):
         return len(self.objects())
 
     @override
-    def needed(self) -> Collection[str]:
+    def needed(self, most: int = 1000) -> Collection[str]:
         """See `LogIndex.needed`."""
-        return {one.object for one in self._slices}
+        return sorted({one.object for one in self._slices})[:most]
 
     @override
     def lies_in(self) -> str | None:
         """See `LogIndex.lies_in`."""
         return self._place
+
+    @override
+    def word(self) -> str | None:
+        """See `LogIndex.word`."""
+        return "memory" if self._opened else None
 
     @override
     def lay(self, place: str) -> None:
@@ -196,14 +206,15 @@ class MemoryIndex(LogIndex):
         self._given.pop(source, None)
 
     @override
-    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> bool:
         """See `LogIndex.give`."""
         before = self._given.get(source)
         if before is None or before.order != order:
             if is_again:
-                return
+                return False
             self._anew(source)
         self._given[source] = GivenOrder(past=self._positions[source].past, order=order, known=known)
+        return True
 
     @override
     def wanted(self) -> Collection[str]:
@@ -302,9 +313,11 @@ class MemoryIndex(LogIndex):
 
     def _group(self, name: str, heard: Mapping[str, GroupPosition]) -> LogGroup:
         of_now = {source: one for source, one in heard.items() if one.begun == self._begun.get(source)}
-        lacking = [one for one in self._slices if one.source in of_now and one.through > of_now[one.source].applied]
-        behind_s = 0.0 if lacking else None
-        return LogGroup(name=name, objects=len({one.object for one in lacking}), behind_s=behind_s, lives=False)
+        lacking = {
+            one.object for one in self._slices if one.source in of_now and one.through > of_now[one.source].applied
+        }
+        later = list(itertools.dropwhile(lambda name: name not in lacking, self._objects))
+        return LogGroup(name=name, objects=len(later), behind_s=0.0 if lacking else None, lives=False)
 
     def retire_group(self, name: str) -> None:
         """Forget a group, as `log_groups.LogGroups.retire` does."""
@@ -412,7 +425,7 @@ class MemoryGroupIndex(MemoryIndex):
         return self._of.slices(source, after, through=through, most=most)
 
     @override
-    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> RemovalRound:
         """See `LogIndex.applied`."""
         for source, lsn in lsns.items():
             if self._is_of_now(source):
@@ -425,9 +438,9 @@ class MemoryGroupIndex(MemoryIndex):
         return self._of.objects()
 
     @override
-    def needed(self) -> Collection[str]:
+    def needed(self, most: int = 1000) -> Collection[str]:
         """See `LogIndex.needed`."""
-        return self._of.needed()
+        return self._of.needed(most)
 
     @override
     def lies_in(self) -> str | None:
@@ -450,10 +463,11 @@ class MemoryGroupIndex(MemoryIndex):
         return set(self._heard)
 
     @override
-    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> bool:
         """See `LogIndex.give`."""
         if not is_again:
             prove_order(source, order, self.orders().get(source), self.positions().get(source))
+        return True
 
     @override
     def orders(self) -> dict[str, GivenOrder]:

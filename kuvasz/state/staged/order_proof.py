@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kuvasz import errors
+from kuvasz.state.staged.orders import too_new
 
 if TYPE_CHECKING:
     from kuvasz.state.staged.orders import GivenOrder, StreamOrder
@@ -32,6 +33,8 @@ def prove_order(source: str, wanted: StreamOrder, found: GivenOrder | None, hear
     if heard is None or heard.past != found.past:
         raise errors.SourceError(f"{place}: its stream is another one by now", hint="kuvasz looks at it again")
     order = found.order
+    if (error := too_new(source, order)) is not None:
+        raise error
     if (order.slot, order.system_id, order.is_own_alone) != (wanted.slot, wanted.system_id, wanted.is_own_alone):
         raise errors.SourceError(
             f"{place}: the processes without a group have slot {order.slot} of cluster {order.system_id} read"

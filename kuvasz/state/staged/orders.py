@@ -18,6 +18,9 @@ _KINDS: Final = {
     kind.__name__: kind for kind in (errors.SourceError, errors.SourceRefused, errors.SlotLost, errors.SourceReplaced)
 }
 
+#: What an order may ask for.
+_ASKED: Final = frozenset({"slot", "publications", "system_id", "timeline", "is_own_alone"})
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOrder:
@@ -28,6 +31,8 @@ class StreamOrder:
     system_id: str  #: the cluster that has to answer
     timeline: int  #: which it was on when it was looked at last; 0: unknown
     is_own_alone: bool = False  #: without changes that came to the source by replication
+    #: what else a later version of kuvasz asks for: whoever does not know it would receive something else
+    beyond: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON of it."""
@@ -42,6 +47,7 @@ class StreamOrder:
         return cls(
             slot=found["slot"], publications=tuple(found["publications"]), system_id=found["system_id"],
             timeline=int(found["timeline"]), is_own_alone=bool(found.get("is_own_alone", False)),
+            beyond=tuple(sorted(found.keys() - _ASKED)),
         )  # fmt: skip
 
 
@@ -108,6 +114,16 @@ class StreamAnswer:
         )  # fmt: skip
 
 
+def too_new(source: str, order: StreamOrder) -> errors.SourceError | None:
+    """Return the error of an order that asks for what this version does not know; None: it knows all."""
+    if not order.beyond:
+        return None
+    return errors.SourceError(
+        f"{errors.place_of(source)}: its order asks for {', '.join(order.beyond)}, which this version does not know",
+        hint="run the version of kuvasz that the others of the cluster run, or a newer one",
+    )
+
+
 def as_source_error(error: errors.KuvaszError | None) -> errors.SourceError | None:
     """Return an error as one of a source: whatever else was the matter at the reader passes, or it ends."""
     if error is None or isinstance(error, errors.SourceError):
@@ -127,4 +143,4 @@ def orders_of(found: Iterable[tuple[str, int, Any, Any]]) -> dict[str, GivenOrde
     }
 
 
-__all__ = ["GivenOrder", "KnownPast", "StreamAnswer", "StreamOrder", "as_source_error", "orders_of"]
+__all__ = ["GivenOrder", "KnownPast", "StreamAnswer", "StreamOrder", "as_source_error", "orders_of", "too_new"]

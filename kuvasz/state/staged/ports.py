@@ -57,9 +57,17 @@ class LogGroup:
     """A deployment with a lake of its own, that hears what the first one has staged."""
 
     name: str
-    objects: int  #: of which its lake lacks something
+    objects: int  #: that are there since the first of which its lake lacks something: half a million at most
     behind_s: float | None  #: seconds since the first of them was staged; None: it lacks nothing
     lives: bool  #: a process of it applies
+
+
+class RemovalRound(NamedTuple):
+    """What one round has found."""
+
+    names: list[str]  #: of objects of which nothing is needed any more
+    is_full: bool  #: it has done as much as one does: the next one may follow at once
+    is_all: bool  #: nothing is left to look at, or to forget: else the next one goes on behind
 
 
 class LogLease(NamedTuple):
@@ -157,8 +165,8 @@ class LogIndex(Protocol):
             most: How many at most.
         """
 
-    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> list[str]:
-        """Note how far sources are in the lake, and forget what nobody needs any more.
+    def applied(self, lsns: Mapping[str, int], removed: Collection[str] = (), most: int = 1000) -> RemovalRound:
+        """Note how far sources are in the lake, and forget some of what nobody needs any more.
 
         Args:
             lsns: Source -> the LSN before which everything is in the lake.
@@ -166,20 +174,27 @@ class LogIndex(Protocol):
             most: How many names to return.
 
         Returns:
-            The names of objects of which nothing is needed, and that are still known: they may be removed.
+            Objects of which nothing is needed, and that are still known: they may be removed.
         """
 
     def objects(self) -> Collection[str]:
         """Return the names of all objects of the log."""
 
     def count(self) -> int:
-        """Return how many objects that are: it is asked for often, and there may be millions."""
+        """Return how many objects that are: a million, if there are more, for it is asked for often."""
 
-    def needed(self) -> Collection[str]:
-        """Return the names of those of which something is needed."""
+    def needed(self, most: int = 1000) -> Collection[str]:
+        """Return the names of some of those of which something is needed, the first ones by name.
+
+        Args:
+            most: How many: what it takes goes by that, and not by how much is staged.
+        """
 
     def lies_in(self) -> str | None:
         """Return the folder that objects were written into last, as whoever did so calls it; None: nobody said."""
+
+    def word(self) -> str | None:
+        """Return what the names of the log's objects begin with; None: nobody has opened it yet."""
 
     def lay(self, place: str) -> None:
         """Say which folder objects are written into from now on."""
@@ -189,7 +204,7 @@ class LogIndex(Protocol):
 
     # Where one process reads, and another one applies
 
-    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> None:
+    def give(self, source: str, order: StreamOrder, known: KnownPast, *, is_again: bool = False) -> bool:
         """Have a source that is known read as an order says; another one than before begins another past.
 
         Args:
@@ -197,6 +212,9 @@ class LogIndex(Protocol):
             order: The order.
             known: What the lake has of the source by now.
             is_again: It was given before: unless it is the one that stands, nothing is done.
+
+        Returns:
+            Whether it stands.
 
         Raises:
             SourceError: A group hears it, and it is not read as that needs it.
@@ -273,4 +291,13 @@ def still_staged(place: str, sources: Collection[str]) -> ConfigError:
     )
 
 
-__all__ = ["LogGroup", "LogIndex", "LogLease", "SourcesMoved", "StagedPosition", "StagedSlice", "still_staged"]
+__all__ = [
+    "LogGroup",
+    "LogIndex",
+    "LogLease",
+    "RemovalRound",
+    "SourcesMoved",
+    "StagedPosition",
+    "StagedSlice",
+    "still_staged",
+]  # fmt: skip

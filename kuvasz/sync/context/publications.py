@@ -10,9 +10,10 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
@@ -27,9 +28,28 @@ from kuvasz.state.tables import State
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
-from kuvasz.sync.rules.column_lists import published
+from kuvasz.sync.rules.left_out import row_filters
+from kuvasz.sync.rules.left_out.column_lists import published
 
 _log = EventLog(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """What the catalog showed of how tables are published."""
+
+    end: int = 0  #: where the WAL ended just before
+    members: Mapping[str, membership.Membership] = dataclasses.field(default_factory=dict)  #: by tables' keys
+
+    @classmethod
+    def of(
+        cls,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        names: tuple[str, str],
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> _Published:
+        """Look how tables are published, by both publications."""
+        return cls(end=wal_end(connection), members=_members(connection, names, tables)) if tables else cls()
 
 
 class Publications:
@@ -87,7 +107,9 @@ class Publications:
             SourceRefused: None of the tables can be published; what keeps one of them from it is in `refused`.
             SourceError: They cannot be changed.
         """
-        interrupted = {spec.key: spec for spec in self._interrupted(connection, usable)}
+        found = publication.load_all(connection, (self.name, self.inserts_name))
+        shown = _Published.of(connection, (self.name, self.inserts_name), usable if found else [])
+        interrupted = {spec.key: spec for spec in self._interrupted(connection, usable, shown)}
         keys = {spec.key for spec in specs}
         looked_at = [(spec, table) for spec, table in usable if spec.key in keys]
         self._open_gaps([spec for spec, _ in looked_at if spec.key in interrupted])
@@ -98,15 +120,12 @@ class Publications:
         once = {table.relation.oid: (spec, table) for spec, table in usable}.values()  # a table with routes is one
         full = [published(spec, table, version) for spec, table in once if not keyless.has_only_inserts(table)]
         partial = [published(spec, table, version) for spec, table in once if keyless.has_only_inserts(table)]
-        self._refuse(connection, full, partial)
+        self._refuse(connection, full, partial, found)
         if self._is_heard:
-            self._prove(connection, full, partial)
-        else:
-            done = self._fit(connection, self.name, full)
-            self._relist(connection, done, looked_at)
-            if partial or publication.load(connection, self.inserts_name) is not None:
-                self._fit(connection, self.inserts_name, partial, inserts.OPERATIONS)
-        self._see(connection, looked_at)
+            self._prove(full, partial, found)
+        elif self._make_fit(connection, full, partial, found, looked_at):
+            shown = _Published.of(connection, (self.name, self.inserts_name), looked_at)
+        self._see(looked_at, shown)
         # Once they are named: until the first look, too, nobody can have them unlogged.
         self._begin(connection, looked_at)
         return partial
@@ -116,6 +135,7 @@ class Publications:
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         full: Sequence[SourceTable],
         partial: Sequence[SourceTable],
+        publications: Mapping[str, publication.Publication],
     ) -> None:
         """Find out which tables cannot be published."""
         found: dict[TableName, SourceRefused] = {}
@@ -123,7 +143,7 @@ class Publications:
         for name, asked, operations in (
             (self.name, full, publication.ALL_OPERATIONS), (self.inserts_name, partial, inserts.OPERATIONS),
         ):  # fmt: skip
-            current = publication.load(connection, name) if asked else None
+            current = publications.get(name)
             tables = asked
             if self._is_heard:  # what is not in it yet is not for this process to put there
                 tables = [table for table in asked if current is not None and current.covers(table)]
@@ -137,17 +157,17 @@ class Publications:
 
     def _prove(
         self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         full: Sequence[SourceTable],
         partial: Sequence[SourceTable],
+        publications: Mapping[str, publication.Publication],
     ) -> None:
         """Find out which tables are not published as they have to be, and change nothing.
 
         Raises:
             SourceError: A publication is not as it has to be for any table.
         """
-        hint = "the processes without a group make it fit as soon as their map has that, too; it is tried again"
-        missing: dict[TableName, str] = {}
+        hint = f"{publication.HEARD_HINT}; it is tried again"
+        missing: dict[TableName | None, str] = {}
         for name, tables, operations in (
             (self.name, full, publication.ALL_OPERATIONS), (self.inserts_name, partial, inserts.OPERATIONS),
         ):  # fmt: skip
@@ -155,15 +175,12 @@ class Publications:
             wanted = [table for table in tables if table.table not in refused]
             if not wanted:
                 continue
-            planned = publication.plan(publication.load(connection, name), name, wanted, operations)
-            if planned.settings:
-                what = "is not there" if planned.is_new else "does not publish what it has to"
-                raise SourceError(f"{place_of(self._source)}: publication {name} {what}", hint=hint)
-            missing |= dict.fromkeys((*planned.added, *(table for table, _ in planned.relisted)), name)
+            planned = publication.plan(publications.get(name), name, wanted, operations)
+            missing |= publication.unfit(planned, name)
+            if (why := missing.get(None)) is not None:
+                raise SourceError(f"{place_of(self._source)}: {why}", hint=hint)
         self.refused |= {
-            spec.key: SourceError(
-                f"table {spec.table} is not in publication {missing[spec.table]} as it has to be", hint=hint
-            )
+            spec.key: SourceError(missing[spec.table], hint=hint)
             for spec in self._source_tables.source.tables
             if spec.table in missing
         }
@@ -181,7 +198,9 @@ class Publications:
         streaming = [(spec, table) for spec, table in source_tables.usable() if source_tables.is_streaming(spec)]
         if not streaming:
             return False
-        interrupted = self._interrupted(connection, streaming)
+        interrupted = self._interrupted(
+            connection, streaming, _Published.of(connection, (self.name, self.inserts_name), streaming)
+        )
         for spec in interrupted:
             self._context.troubles.interrupt(spec)
         return not interrupted and not self.are_any_away()
@@ -197,42 +216,25 @@ class Publications:
             for spec in tables.source.tables
         )
 
-    def _members(
-        self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
-    ) -> dict[str, membership.Membership]:
-        """Return how tables are published now, by their keys; those that are not are left out."""
-        found: dict[str, membership.Membership] = {}
-        for name, is_partial in ((self.name, False), (self.inserts_name, True)):
-            mine = [
-                (spec.key, table.relation.oid)
-                for spec, table in tables
-                if keyless.has_only_inserts(table) is is_partial
-            ]
-            oids = {oid for _, oid in mine}  # routes of a table have one
-            members = membership.load(connection, name, oids, [self.name, self.inserts_name])
-            found |= {key: members[oid] for key, oid in mine if oid in members}
-        return found
-
     def _interrupted(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+        shown: _Published,
     ) -> list[SourceTableSpec]:
         """Return the tables with rows in the lake that are not proved to have been published since."""
-        followed = [(spec, table) for spec, table in tables if self._is_followed(spec, table)]
-        end = wal_end(connection) if followed else 0
-        members = self._members(connection, followed)
         place = functools.cache(lambda: _place(connection))
         broken = []
-        for spec, _ in followed:
-            now = members.get(spec.key)
-            if now is None or not self._goes_on(spec, now, place):
+        for spec, table in tables:
+            if not self._is_followed(spec, table):
+                continue
+            now = shown.members.get(spec.key)
+            is_other = now is not None and _has_other_filter(spec, table, now)
+            if now is None or is_other or not self._goes_on(spec, now, place):
                 broken.append(spec)
                 self._source_tables.gap_starts.note(Evidence.PUBLICATION, spec)
                 continue
-            self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, end)
+            self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, shown.end)
         return broken
 
     def _goes_on(
@@ -267,20 +269,17 @@ class Publications:
         is_same = known is None or known.oid == table.relation.oid
         return is_same and self._source_tables.position(spec) is not None
 
-    def _see(
-        self,
-        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
-    ) -> None:
+    def _see(self, tables: Sequence[tuple[SourceTableSpec, SourceTable]], shown: _Published) -> None:
         """Note by which rows tables are published, for whoever copies them from here on.
 
         Whoever else may alter a publication may have put an ancestor into it that cannot be taken out.
         """
-        end, members = wal_end(connection), self._members(connection, tables)
+        keys = {spec.key for spec, _ in tables}
+        members = {key: member for key, member in shown.members.items() if key in keys}
         self._seen |= {key: member.render() for key, member in members.items()}
         for spec, _ in tables:
             if spec.key in members:
-                self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, end)
+                self._source_tables.gap_starts.prove(Evidence.PUBLICATION, spec, shown.end)
         self.refused |= {
             spec.key: publication.within_published(self.name, table)
             for spec, table in tables
@@ -305,23 +304,39 @@ class Publications:
         Raises:
             SourceError: The publications cannot be changed.
         """
-        if publication.load(connection, self.name) is not None:
+        if publication.exists(connection, self.name):
             # A table without key must not stay published: the application's own UPDATE would fail.
             with self.turn:
                 self.fit(connection, usable, [])
+
+    def _make_fit(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        full: Sequence[SourceTable],
+        partial: Sequence[SourceTable],
+        publications: Mapping[str, publication.Publication],
+        looked_at: Sequence[tuple[SourceTableSpec, SourceTable]],
+    ) -> bool:
+        """Make both publications fit; returns whether anything had to be altered."""
+        done = [self._fit(connection, self.name, full, publications)]
+        self._relist(connection, done[0], looked_at)
+        if partial or self.inserts_name in publications:
+            done.append(self._fit(connection, self.inserts_name, partial, publications, inserts.OPERATIONS))
+        return any(done)
 
     def _fit(
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         name: str,
         tables: Sequence[SourceTable],
+        publications: Mapping[str, publication.Publication],
         operations: Sequence[str] = publication.ALL_OPERATIONS,
     ) -> publication.PublicationChanges:
         """Make a publication fit, but for lists of columns of tables in it: returns what was planned for those."""
         refused = {spec.table for spec in self._source_tables.source.tables if spec.key in self.refused}
         left = [*(table for table in tables if table.table in refused), *self._source_tables.misfits.values()]
         tables = [table for table in tables if table.table not in refused]
-        planned = publication.plan(publication.load(connection, name), name, tables, operations, left=left)
+        planned = publication.plan(publications.get(name), name, tables, operations, left=left)
         done = publication.carry_out(connection, name, planned)
         self.refused |= {
             spec.key: publication.locked_out(name, spec.table)
@@ -338,7 +353,7 @@ class Publications:
         planned: publication.PublicationChanges,
         tables: Sequence[tuple[SourceTableSpec, SourceTable]],
     ) -> None:
-        """Give tables that do not stream now the lists of columns that were planned.
+        """Give tables that do not stream now the lists of columns and row filters that were planned.
 
         The row of the catalog by which a table is published becomes another one with that. No transaction sees it
         unpublished: so a table that was published all the time until then has missed nothing.
@@ -364,11 +379,14 @@ class Publications:
     ) -> None:
         place = functools.cache(lambda: _place(connection))
         with publication.relisting(connection, self.name, table.table, statements) as alter:
-            before = self._members(connection, [(spec, table)]).get(spec.key)
+            before = _members(connection, (self.name, self.inserts_name), [(spec, table)]).get(spec.key)
             is_followed = before is not None and self._is_followed(spec, table)
             alter()
-            after = self._members(connection, [(spec, table)]).get(spec.key)  # before anybody else may alter it
-        if before is None or after is None or not is_followed or not self._goes_on(spec, before, place):
+            after = _members(connection, (self.name, self.inserts_name), [(spec, table)]).get(
+                spec.key
+            )  # before anybody else may alter it
+        is_other = before is not None and _has_other_filter(spec, table, before)
+        if before is None or after is None or not is_followed or is_other or not self._goes_on(spec, before, place):
             return  # its next look finds another row, and nothing that proves it
         self._note_list(spec, after.beside(before, *_place(connection)))
 
@@ -381,12 +399,17 @@ class Publications:
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         taken: slots.ExportedSnapshot | None,
+        tables: Sequence[tuple[SourceTableSpec, SourceTable]],
     ) -> bool:
         """Whether the stream may name the publication of INSERTs alone from where it goes on.
+
+        It may if it did before, which a table of it says that the lake has, and that `fit` has found published alike:
+        left out for a while, its rows would be missing, and nothing would tell.
 
         Args:
             connection: To the source.
             taken: The snapshot of the slot, if the slot was created just now.
+            tables: The tables that are to stream.
 
         Raises:
             SourceError: The source does not answer.
@@ -394,7 +417,9 @@ class Publications:
         if taken is not None:
             inserts.mark(connection, self.inserts_name, taken.consistent_point)
             return True
-        from_lsn = inserts.since(connection, self.inserts_name)
+        if any(self._is_followed(spec, table) for spec, table in tables if keyless.has_only_inserts(table)):
+            return True
+        from_lsn = inserts.since(connection, self.inserts_name, self.name)
         state = slots.describe(connection, self.name)
         confirmed = None if state is None else state.confirmed_flush_lsn
         return from_lsn is not None and confirmed is not None and confirmed >= from_lsn
@@ -403,9 +428,31 @@ class Publications:
         """Return the LSN from which the stream may name the publication of INSERTs alone; None: not known now."""
         try:
             with contextlib.closing(conninfo.connect(self._context.url())) as connection:
-                return inserts.since(connection, self.inserts_name)
+                return inserts.since(connection, self.inserts_name, self.name)
         except SourceError:
             return None  # the reader finds out that the source is gone
+
+
+def _members(
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+    names: tuple[str, str],
+    tables: Sequence[tuple[SourceTableSpec, SourceTable]],
+) -> dict[str, membership.Membership]:
+    """Return how tables are published now, by their keys; those that are not are left out."""
+    found: dict[str, membership.Membership] = {}
+    for name, is_partial in zip(names, (False, True), strict=True):
+        mine = [
+            (spec.key, table.relation.oid) for spec, table in tables if keyless.has_only_inserts(table) is is_partial
+        ]
+        oids = {oid for _, oid in mine}  # routes of a table have one
+        members = membership.load(connection, name, oids, list(names))
+        found |= {key: members[oid] for key, oid in mine if oid in members}
+    return found
+
+
+def _has_other_filter(spec: SourceTableSpec, table: SourceTable, now: membership.Membership) -> bool:
+    """Whether rows of a table are sent by another condition than the map's: what it holds back nobody knows."""
+    return now.row_filter not in {"", membership.mark_of(row_filters.wanted(spec, table))}
 
 
 def _place(connection: Any) -> tuple[int, int]:  # noqa: ANN401 (psycopg's, which is known to `source` alone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 from kuvasz.backoff import Backoff
@@ -28,6 +29,8 @@ class Requests:
         self._lifetime = lifetime
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._backoffs: dict[str, Backoff] = {}  #: of tables that are tried again by themselves
+        self._numbers = itertools.count(1)
+        self._last: dict[str, int] = {}  #: key -> number of the wait that counts
 
     async def next(self) -> list[str]:
         """Return all that wait, when there are any."""
@@ -47,10 +50,15 @@ class Requests:
         self._lifetime.call(self.add, key)
 
     def send_later(self, spec: SourceTableSpec) -> None:
-        """Have a table looked at anew after a while, longer each time."""
+        """Have a table looked at anew a while after its last attempt, whoever wanted that; longer each time."""
         wait = self._backoffs.setdefault(spec.key, Backoff(_FIRST_RETRY_S, _LAST_RETRY_S)).next_s()
         self._source_tables.note(spec, retry_at=time.monotonic() + wait)
-        self._lifetime.call_later(wait, self.add, spec.key)
+        self._last[spec.key] = number = next(self._numbers)
+        self._lifetime.call_later(wait, self._add_if_last, spec.key, number)
+
+    def _add_if_last(self, key: str, number: int) -> None:
+        if self._last.get(key) == number:
+            self.add(key)
 
     def mended(self, key: str) -> None:
         """Begin with the shortest wait again."""

@@ -70,11 +70,18 @@ class Slot:
         self,
         connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
         facts: introspect.ServerFacts,
+        *,
+        is_once: bool = False,
     ) -> bool:
         """Return whether there is a slot that the lake's positions can go on from; False: nothing was copied yet.
 
         Asked before anything of the source's tables is looked at or changed in the lake. Tables that are about to
         be copied again need nothing of the old stream; but if what answers is another source, `is_replaced` says so.
+
+        Args:
+            connection: To the source.
+            facts: What the server says of itself.
+            is_once: No stream goes on: tables are copied once, and those that are paused stay as they are.
 
         Raises:
             SourceReplaced: What answers lacks some of what the lake has.
@@ -84,7 +91,7 @@ class Slot:
             LakeError: The lake cannot be reached.
         """
         known = self._known()
-        needed = [(spec, position) for spec, position, is_needed in known if is_needed]
+        needed = [(spec, position) for spec, position, is_needed in known if is_needed and not is_once]
         state = slots.describe(connection, self.name)
         is_ours = self._staged.is_read_elsewhere
         self._staged.look()
@@ -105,10 +112,7 @@ class Slot:
                 " or drop the slot, if nobody reads it",
             )
         if state is not None and state.why_foreign:
-            raise SlotLost(
-                f"{place_of(self._source)}: slot {self.name} cannot be used: {state.why_foreign}",
-                hint=f"drop it (SELECT pg_drop_replication_slot('{self.name}')), then {start_over(self._source)}",
-            )
+            raise slots.foreign(state, place_of(self._source))  # whatever `on_slot_lost` says
         if needed:
             if self._staged.group is not None and not self._staged.is_known:
                 raise _unheard(self._source, self._staged.group)
@@ -210,7 +214,7 @@ class Slot:
         standing, applied_lsn = self._agreed(server)
         applied_lsn = max(applied_lsn, *(position.lsn for position in positions))
         error = continuity.lost(self._source, standing, applied_lsn, server, self._standing.place)
-        if error is None and publication.load(connection, self.name) is None:
+        if error is None and not publication.exists(connection, self.name):
             error = continuity.without_publication(self._source, self.name, standing, applied_lsn)
         # A record may be from before the log: then what was confirmed is in the lake.
         is_nothing_known = self._staged.is_forgotten and (standing.is_staged or not standing.system_id)
@@ -316,10 +320,17 @@ class Slot:
                 f" SELECT pg_drop_replication_slot('{self.name}')",
             )
 
-    def create(self, facts: introspect.ServerFacts, *, temporary: bool = False) -> slots.ExportedSnapshot:
+    def create(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        facts: introspect.ServerFacts,
+        *,
+        temporary: bool = False,
+    ) -> slots.ExportedSnapshot:
         """Create the slot; what is received and confirmed begins with it, whatever was before.
 
         Args:
+            connection: An ordinary session.
             facts: What the server says of itself.
             temporary: It goes with its snapshot, and nothing is received.
 
@@ -329,7 +340,7 @@ class Slot:
         can_fail_over = facts.version >= _FAILOVER_SINCE and not facts.is_in_recovery and not temporary
         tables = [spec for spec in self._source_tables.source.tables if self._source_tables.state(spec) is State.NEW]
         self._staged.release()  # who reads would end the session that makes it
-        taken = self._new(self.name, tables, temporary=temporary, failover=can_fail_over)
+        taken = self._new(self.name, tables, temporary=temporary, failover=can_fail_over, beside=connection)
         system_id = str(facts.system_identifier)
         point = taken.consistent_point
         self._staged.begin_anew(point)
@@ -345,7 +356,7 @@ class Slot:
 
     def looked(self, at_lsn: int) -> None:
         """Note up to which tables missed nothing, for a gap that another process finds. On the event loop."""
-        self._standing.update(dataclasses.replace(self._standing.standing, looked_lsn=at_lsn))
+        self._standing.update_soon(dataclasses.replace(self._standing.standing, looked_lsn=at_lsn))
 
     def drop(self) -> None:
         """Drop the slot, if there is one, and it is ours: a group of the log has none.
@@ -375,7 +386,13 @@ class Slot:
         return self._new(name, [spec], temporary=True)
 
     def _new(
-        self, name: str, tables: Sequence[SourceTableSpec], *, temporary: bool, failover: bool = False
+        self,
+        name: str,
+        tables: Sequence[SourceTableSpec],
+        *,
+        temporary: bool,
+        failover: bool = False,
+        beside: Any = None,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
     ) -> slots.ExportedSnapshot:
         def waiting(blockers: tuple[slots.Blocker, ...]) -> None:
             told = [blocker.describe() for blocker in blockers]
@@ -389,7 +406,7 @@ class Slot:
         try:
             taken = slots.create(
                 conninfo.replication_conninfo(self._url()), name, temporary=temporary, failover=failover,
-                on_waiting=waiting,
+                on_waiting=waiting, beside=beside,
             )  # fmt: skip
         finally:
             for spec in tables:

@@ -47,15 +47,24 @@ class SourceContext:
     pasts: Pasts
 
     @classmethod
-    def of(cls, source: Source, shared: Shared) -> SourceContext:
-        """Return the context of a source that begins."""
+    def of(cls, source: Source, shared: Shared, servers: str | None = None) -> SourceContext:
+        """Return the context of a source that begins.
+
+        Args:
+            source: From the map.
+            shared: What all sources share.
+            servers: Where it is, if somebody has looked already; else its url is read.
+
+        Raises:
+            ConfigError: A file that holds a part of the url cannot be read.
+        """
         lifetime = Lifetime()
         source_tables = SourceTables(source, shared.lake, shared.states, shared.progress)
         pasts = Pasts()
         pasts.whenever_given_up(source_tables.gap_starts.fall_back)
         requests, approvals = Requests(source_tables, lifetime), Approvals(shared.mask_secret)
         return cls(
-            source=source, servers=conninfo.servers(source.url.get()), shared=shared, lifetime=lifetime,
+            source=source, servers=servers or conninfo.servers(source.url.get()), shared=shared, lifetime=lifetime,
             source_tables=source_tables, requests=requests, approvals=approvals,
             troubles=Troubles(source_tables, requests, approvals),
             caveats=CaveatLog(source, source_tables), current=CurrentReader(), pasts=pasts,

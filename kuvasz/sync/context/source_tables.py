@@ -115,7 +115,7 @@ class SourceTables:
 
     def position(self, spec: SourceTableSpec) -> SourcePosition | None:
         """Return how far a table is in the lake; None: its rows are not there."""
-        return self._lake.positions(spec.identifier).get(self.name(spec))
+        return self._lake.position(spec.identifier, self.name(spec))
 
     def look(self, spec: SourceTableSpec) -> TableState:
         """Return all that is known of a table's state."""
@@ -123,7 +123,7 @@ class SourceTables:
 
     def state(self, spec: SourceTableSpec) -> State:
         """Return a table's state."""
-        return self.look(spec).state
+        return self._states.state(spec.identifier, self.name(spec))
 
     def is_paused(self, spec: SourceTableSpec) -> bool:
         """Whether a person wants a table to stay where it is."""

@@ -18,8 +18,9 @@ from kuvasz.own_thread import in_thread
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: At a time, of all servers and of one, not counting what waits.
-_IN_ALL = 32
+#: At a time, of all servers and of one, not counting what waits. Python runs one of them: with more than it takes to
+#: bridge a far server's answers they wait for each other until they count no more, and ever more of them begin.
+_IN_ALL = 16
 _OF_A_SERVER = 8
 
 #: At a time of one server, whatever they wait for: sessions it has to have for us.
@@ -27,6 +28,9 @@ _MOST_OF_A_SERVER = 16
 
 #: Seconds after which a thread is taken for one that waits.
 PATIENCE_S = 2.0
+
+#: Seconds between the beginnings of two looks, of whichever sources, that nobody waits for.
+_APART_S = 0.2
 
 #: Snapshots to copy with that are waited for at a time at one server: each takes a slot there and keeps its WAL.
 _SNAPSHOTS = 2
@@ -104,11 +108,19 @@ class SourceThreads:
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._in_all = asyncio.Semaphore(_IN_ALL)
+        self._looks_at = 0.0  # when the next look may begin, by the loop's clock
         self._servers: dict[str, _Server] = collections.defaultdict(_Server)
 
     def snapshots(self, server: str) -> asyncio.Semaphore:
         """Return the permits to wait for a snapshot at a server, or with one for the turn to copy."""
         return self._servers[server].snapshots
+
+    async def turn_to_look(self) -> None:
+        """Wait for the turn to look at a source that nobody waits for: a thousand sources are no load by that."""
+        now = asyncio.get_running_loop().time()
+        begin = max(now, self._looks_at)
+        self._looks_at = begin + _APART_S
+        await asyncio.sleep(begin - now)
 
     async def run(self, server: str, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a function that asks a server.

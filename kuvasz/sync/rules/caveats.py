@@ -10,7 +10,8 @@ from kuvasz.events import Event
 from kuvasz.model import TableType
 from kuvasz.source import sql
 from kuvasz.source.catalog.table import SourceTable
-from kuvasz.sync.rules import column_lists, keyless
+from kuvasz.sync.rules import keyless
+from kuvasz.sync.rules.left_out import column_lists, row_filters
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,12 @@ def of(spec: SourceTableSpec, table: SourceTable | None, sources: Sequence[Sourc
     """
     if table is None or table.why_unsupported:
         return []
-    return [*_without_children(table, sources), *_with_loose_key(spec, table), *_without_list(spec, table)]
+    return [
+        *_without_children(table, sources),
+        *_with_loose_key(spec, table),
+        *_without_list(spec, table),
+        *_without_filter(spec, table),
+    ]
 
 
 def _without_list(spec: SourceTableSpec, table: SourceTable) -> Iterator[Caveat]:
@@ -48,6 +54,16 @@ def _without_list(spec: SourceTableSpec, table: SourceTable) -> Iterator[Caveat]
             check="column_list", found=f"columns that the map leaves out do not stay at the source: {why}",
             needed="what a list of columns needs", event=Event.COLUMN_LIST_MISSING,
             hint="mend that, or take `column_list` out of the map; kuvasz itself leaves them out all the same",
+        )  # fmt: skip
+
+
+def _without_filter(spec: SourceTableSpec, table: SourceTable) -> Iterator[Caveat]:
+    """Yield that rows outside the filter do not stay at the source, though the map says so."""
+    if why := row_filters.why_not(spec, table):
+        yield Caveat(
+            check="row_filter", found=f"rows outside the filter do not stay at the source: {why}",
+            needed="what a row filter needs", event=Event.ROW_FILTER_MISSING,
+            hint="mend that, or take `row_filter` out of the map; kuvasz itself leaves them out all the same",
         )  # fmt: skip
 
 

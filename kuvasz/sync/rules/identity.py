@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source
-from kuvasz.errors import SourceReplaced, place_of, start_over
+from kuvasz.errors import SourceReplaced, another_cluster, place_of
 from kuvasz.model import SourcePosition
 
 
@@ -27,7 +27,7 @@ def stranger(source: str, system_id: str, positions: Iterable[tuple[str, SourceP
             return SourceReplaced(
                 f"{place_of(source)}: cluster {system_id} answers, but table {target} holds rows of cluster"
                 f" {position.system_id}",
-                hint=f"check the url; if the cluster was replaced: {start_over(source)}",
+                hint=another_cluster(source),
             )
     return None
 

@@ -14,8 +14,10 @@ from kuvasz import lsn
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import ChangesLost, SlotLost, place_of, resync_of, retry_of, start_over
 from kuvasz.ports import Gap
+from kuvasz.source import slots
 
 if TYPE_CHECKING:
+    from kuvasz.errors import SourceRefused
     from kuvasz.source.slots import SlotState
 
 
@@ -26,7 +28,7 @@ class GapRemedy(enum.Enum):
     ACCEPT = "accept"  #: its rows stay, what it missed stays missing
 
 
-def without_slot(source: Source, slot: SlotState | None, *, is_known: bool) -> SlotLost | None:
+def without_slot(source: Source, slot: SlotState | None, *, is_known: bool) -> SlotLost | SourceRefused | None:
     """Return the error of a stream that cannot go on in its slot; None if it can, or has not begun yet.
 
     Args:
@@ -39,7 +41,9 @@ def without_slot(source: Source, slot: SlotState | None, *, is_known: bool) -> S
         told = f"{place}: slot {name} is gone, but the lake has rows of it"
         hint = f"the missed changes are gone: {start_over(source.name)}"
         return SlotLost(told, hint=hint) if is_known else None
-    if why := slot.why_foreign or slot.why_lost:
+    if slot.why_foreign:
+        return slots.foreign(slot, place)
+    if why := slot.why_lost:
         hint = f"drop it (SELECT pg_drop_replication_slot('{name}')), then {start_over(source.name)}"
         return SlotLost(f"{place}: slot {name} cannot be used: {why}", hint=hint)
     return None

@@ -117,7 +117,7 @@ def difference(
     Raises:
         ConfigError: It cannot follow without a restart.
     """
-    held = (*_held(before, after), *_without_worker(after, paces))
+    held = (*needing_restart(before, after), *_without_worker(after, paces))
     sections = {name: getattr(before, name) for name in SECTIONS if name not in LIVE}
     sections["lake"] = lake = before.lake.with_credentials(after.lake)
     for section, option in _LIVE_OPTIONS:  # whoever is to be let in no more waits for no restart
@@ -140,7 +140,7 @@ def difference(
         of_source(old[name], new[name], has_ended=name in ended) for name in new if name in old
     ]  # fmt: skip
     return MapDifference(
-        credentials=None if lake is before.lake else lake.properties,
+        credentials=None if lake is before.lake or lake.sqlite_file is not None else lake.live_properties,
         config=config, mapped=mapped, held=held, groups_before=groups[0], groups=groups[1],
         added=tuple(source for name, source in new.items() if name not in old),
         removed=tuple(source for source in gone if source.name not in there),
@@ -163,7 +163,7 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
         has_ended: Whether it is to be begun again in any case.
     """
     old, new = (_entries(source) for source in (before, after))
-    own = ("database", "url", "on_slot_lost", "origin")
+    own = ("database", "url", "on_slot_lost", "origin", *(("max_tables",) if after.patterns else ()))
     options = [name for name in own if getattr(before, name) != getattr(after, name)]
     if _collapses(old) != _collapses(new) and set(_collapses(old)) == set(_collapses(new)):
         options.append("order of partitions_regex")  # a table belongs to the first that takes it in
@@ -313,7 +313,7 @@ def _without_worker(after: Config, paces: Collection[str]) -> Iterator[str]:
         yield "databases.tables.commit_interval"
 
 
-def _held(before: Config, after: Config) -> Iterator[str]:
+def needing_restart(before: Config, after: Config) -> Iterator[str]:
     """Yield the options that differ and that only a start reads; those that follow from others are left out."""
     before = before.model_copy(update={"lake": before.lake.with_credentials(after.lake)})
     for section in SECTIONS:
@@ -333,6 +333,7 @@ __all__ = [
     "definitions",
     "difference",
     "ends_before",
+    "needing_restart",
     "of_groups",
     "of_source",
 ]

@@ -14,6 +14,9 @@ from kuvasz.model import Relation, TableName
 from kuvasz.ports import Feed, Target
 from kuvasz.route.hashing import owner_of
 
+#: Names of relations whose entries are kept: a source may describe any number that are none of the map's.
+_MOST_NAMES = 20_000
+
 
 class SourceRoutes:
     """Which targets each table of one source feeds: one, or those of its routes.
@@ -74,6 +77,8 @@ class SourceRoutes:
         if bound and bound[0].route is None:
             return bound
         if relation.table not in self._specs:
+            if len(self._specs) >= _MOST_NAMES:
+                self._specs = {}
             self._specs[relation.table] = self._source.find_all(relation.table)
         # One that is taken has the name of a table that was copied, and is another one.
         named = [one for one in self._specs[relation.table] if one.identifier not in self._oids]
@@ -132,6 +137,10 @@ class Targets:
         if self._of[source].unbind(target, member) and self._owners.get((target, tenant or "")) == source:
             self._owners.pop((target, tenant or ""), None)
 
+    def has(self, source: str) -> bool:
+        """Whether a source is in the map."""
+        return source in self._of
+
     def own(self, source: str, target: str, sid: str) -> str:
         """Return the source whose rows those of a sid are: the first that asks, for as long as it has them."""
         return self._owners.setdefault((target, sid), source)
@@ -176,6 +185,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         is_soft=spec.config.deletes is Deletes.SOFT,
         filter=spec.config.filter,
         set=spec.config.set,
+        dialect=spec.dialect,
         mask=spec.config.mask,
         mask_secret=mask_secret,
         key=spec.config.key,

@@ -41,8 +41,7 @@ from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.context.source_threads import Turn
 from kuvasz.sync.rules import lost
 from kuvasz.sync.rules.containment import unforeseen
-from kuvasz.sync.rules.copy_condition import copy_condition
-from kuvasz.sync.rules.copy_plan import copy_ranges, is_small
+from kuvasz.sync.rules.copy_plan import is_small
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.tables import earlier_start
 from kuvasz.sync.tables.approach import Approach
@@ -57,10 +56,6 @@ from kuvasz.sync.watch.schema_watch import tell
 from kuvasz.worker.outcomes import tell_rejected
 
 _log = EventLog(__name__)
-
-
-#: Bytes at the source of one range of a copy: some seconds of work, so that progress shows and load spreads.
-_RANGE_BYTES = 64 << 20
 
 #: Sessions in which small tables of one source are read at a time at its first start.
 _SESSIONS = 8
@@ -118,7 +113,10 @@ class Copies:
         # A source has few tables, and of a thousand sources each would keep its sessions while it waits for others.
         is_kept = any(spec.tenant for spec in specs)
         sessions = snapshot.Sessions(_SESSIONS if is_kept else 1, is_kept=is_kept)
-        return CopySnapshot(self._context, self._slot.name, taken, specs, sessions, is_first=True)
+        now = [spec for spec in specs if not self.hours.is_beside(spec)]
+        return CopySnapshot(
+            self._context, self._slot.name, taken, now, sessions, is_first=True, reads_ahead=not is_kept
+        )  # fmt: skip
 
     async def first(self, spec: SourceTableSpec, taken: CopySnapshot, system_id: str) -> None:
         """Copy a table with the snapshot of the slot that the stream begins with.
@@ -328,11 +326,7 @@ class Copies:
         if start is not None:
             earlier_start.prove(self._context, self._slot.name, spec, table, start)
         begins_at = taken.consistent_point if start is None else start
-        ranges = () if is_skip else copy_ranges(
-            table, conninfo=under.conninfo(), url=self._context.copy_url, snapshot_name=taken.snapshot_name,
-            target_bytes=_RANGE_BYTES, where=copy_condition(spec, table.relation),
-            sessions=under.sessions if is_small(table) else None,
-        )  # fmt: skip
+        ranges = () if is_skip else under.ranges(spec, table, sight.ahead)
         begin = time.monotonic()
         position = SourcePosition(
             lsn=begins_at, system_id=system_id, history=self._slot.history, taken_us=taken.taken_us,
@@ -340,7 +334,8 @@ class Copies:
         )  # fmt: skip
 
         def on_read() -> None:
-            under.check(names)
+            if sight.ahead is None or not sight.ahead.is_taken:  # else that was done when it was read
+                under.check(names)
             # Not where a slot at the server lives for as long: rows that are read wait for those of others' commits.
             if under.is_first and is_small(table):
                 self._context.lifetime.call(turn.give_back)

@@ -322,6 +322,10 @@ def _kept() -> Iterator[None]:
         raise SourceError(error.message, hint=error.hint) from error
 
 
+#: OIDs below are PostgreSQL's own (manual, section 68.2.2).
+_FIRST_MADE = 16384
+
+
 def _can_go_on(facts: CopyFacts) -> bool:
     """Whether a copy that was cut off can be told from one that was not by nothing but its time.
 
@@ -336,7 +340,20 @@ def _can_go_on(facts: CopyFacts) -> bool:
         and table.kind is TableKind.TABLE
         and is_kept_apart
         and not keyless.has_only_inserts(table)
+        and all(_is_read_plainly(column.pg_type) for column in table.relation.columns if column.is_key)
     )
+
+
+def _is_read_plainly(kind: PgType) -> bool:
+    """Whether the server makes a value of a text without calling what somebody has made.
+
+    Keys are looked up so. Those of a domain are taken for its base type's, but not where it is part of another type.
+    """
+    while kind.base is not None:
+        kind = kind.base
+    if kind.element is not None:
+        return kind.element.base is None and _is_read_plainly(kind.element)
+    return kind.oid < _FIRST_MADE or kind.category in {"b", "e"}
 
 
 def _is_whole(spans: Sequence[_Span]) -> bool:

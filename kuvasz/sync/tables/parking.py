@@ -31,7 +31,7 @@ from kuvasz.sync.tables.source_logs import SourceLogs
 
 _log = EventLog(__name__)
 
-#: Seconds between two looks at the tables.
+#: Seconds between two looks at the tables, of a source that is not one of many.
 _LOOK_S = 0.5
 
 #: Between attempts to note in the lake that a table is parked.
@@ -58,8 +58,9 @@ class Parking:
 
     async def watch(self, reader: Reader) -> None:
         """Park tables that do not follow, for as long as the reader reads."""
+        loop, reading = asyncio.get_running_loop(), self._shared.reading
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(reading.pause_s(_LOOK_S, loop.time()))
             async with self.moving:
                 await self._check_logs()
                 await self._look(reader)
@@ -79,7 +80,7 @@ class Parking:
             is_lost = self._logs.is_lost(target)
             if not is_lost:
                 lot.let_go(target, name, reader.epoch)
-            if not self._is_stopped(target) or self._shared.lake.positions(target).get(name) is None:
+            if not self._is_stopped(target) or self._shared.lake.position(target, name) is None:
                 continue
             if is_lost:
                 await self._give_up(spec)

@@ -85,7 +85,7 @@ class SourceLogs:
         target, name = spec.identifier, self._name
         with self._lock:
             noted = self._lake.notes.parked(target, name)
-            position = self._lake.positions(target).get(name)
+            position = self._lake.position(target, name)
             if noted is None or position is None:
                 # A copy brings all of it.
                 if noted is not None:
@@ -121,7 +121,7 @@ class SourceLogs:
         """Say so if a table's log is gone; its source is held from then on."""
         target = spec.identifier
         with self._lock:
-            position = self._lake.positions(target).get(self._name)
+            position = self._lake.position(target, self._name)
             try:
                 self._lot.check(target, self._name)
             except LogDamaged as error:

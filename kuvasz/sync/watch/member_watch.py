@@ -78,7 +78,7 @@ class MemberWatch:
         for old, spec in seen.renamed:
             self._states.rename(spec.identifier, now.name_of(spec), str(spec.table))
             self._tell(Event.MEMBER_RENAMED, spec, before=str(old.table))
-            if now.name_of(spec) in self._lake.positions(spec.identifier):
+            if self._lake.position(spec.identifier, now.name_of(spec)) is not None:
                 self.note(spec)
         if self._context.current.is_there:
             for spec in (*seen.came, *(spec for _, spec in seen.renamed)):

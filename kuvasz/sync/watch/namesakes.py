@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 
+from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import SchemaError, place_of
 from kuvasz.sync.context.source_context import SourceContext
@@ -25,7 +26,7 @@ class Namesakes:
     def __init__(self, context: SourceContext) -> None:
         self._source_tables = context.source_tables
         self._troubles = context.troubles
-        self._own = context.shared.routes.own
+        self._routes = context.shared.routes
         self._lake = context.shared.lake
         self._known: Source | None = None
         self._of: dict[tuple[str, str], list[SourceTableSpec]] = {}  # (target, sid) -> tables of tenants
@@ -43,10 +44,19 @@ class Namesakes:
         first = spec if spec.tenant is None else self._first(spec, source)
         if first.key != spec.key:
             raise self._refusal(spec, sid, f"those of {first.table}")
-        owner = self._own(source.name, spec.identifier, sid)
+        owner = self._holder(spec, source) or self._routes.own(source.name, spec.identifier, sid)
         if owner != source.name:
             self._troubles.miss_rows(spec)  # the other one's are in their place by now, or will be
             raise self._refusal(spec, sid, f"those of source {owner}")
+
+    def _holder(self, spec: SourceTableSpec, source: Source) -> str | None:
+        """Return which other source of the map the lake has a tenant's rows of; None: none, or they are there."""
+        positions = self._lake.positions(spec.identifier)
+        if spec.tenant is None or source.name_of(spec) in positions:
+            return None
+        alike = (name for name in positions if name.endswith(spec.tenant))  # there may be thousands
+        of_tenant = (names.source_of(name) for name in alike if names.tenant_of(names.member_of(name)) == spec.tenant)
+        return next((name for name in of_tenant if name != source.name and self._routes.has(name)), None)
 
     def _first(self, spec: SourceTableSpec, source: Source) -> SourceTableSpec:
         """Return which of the tables with a tenant's sid has it: one with rows in the lake, else the oldest."""

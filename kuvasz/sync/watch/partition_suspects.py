@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
-from kuvasz.source.catalog.look import wal_end
+from kuvasz.source.catalog.look import end_to_send
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.sync.context.current_reader import CurrentReader
 from kuvasz.sync.rules.partition_memory import KnownPartitions, SeenPartition
@@ -58,7 +58,7 @@ class PartitionSuspects:
         """
         suspected, suspected_at = self._emptied.get(spec.key, (set(), 0))
         if not emptied <= suspected:
-            self._emptied[spec.key] = emptied, wal_end(connection)
+            self._emptied[spec.key] = emptied, end_to_send(connection)
             self._heard.pop(spec.key, None)
             return True
         if self._current.heard_lsn < suspected_at:

@@ -97,8 +97,9 @@ class PartitionWatch:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is anything to be looked at."""
-        return self._members.has_any or bool(self._roots())
+        """Whether there may be anything to be looked at."""
+        tables = list(self._source_tables.tables.values())  # others look at the source, too
+        return self._members.has_any or any(table.kind is TableKind.PARTITIONED for table in tables)
 
     @property
     def is_stream_stale(self) -> bool:

@@ -18,8 +18,9 @@ from kuvasz.source.catalog.look import Look, tables, wal_end
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.rules import column_lists, eligibility
+from kuvasz.sync.rules import eligibility
 from kuvasz.sync.rules.containment import unforeseen
+from kuvasz.sync.rules.left_out import column_lists, row_filters
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of
@@ -170,7 +171,8 @@ class Patrol:
         is_paused = self._source_tables.state(spec) is State.PAUSED
         if not is_paused or table is None:
             return False
-        return self._has_lost_identity(spec, table) or column_lists.breaks_updates(spec, table)
+        is_broken = column_lists.breaks_updates(spec, table) or row_filters.breaks_updates(table)
+        return self._has_lost_identity(spec, table) or is_broken
 
     def _has_lost_identity(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         published = self._source_tables.tables.get(spec.key)

@@ -18,7 +18,7 @@ from kuvasz.errors import SourceError, SourceLocked
 from kuvasz.events import Event, EventLog
 from kuvasz.model import Relation
 from kuvasz.source.catalog import partitions, relation_files
-from kuvasz.source.catalog.look import wal_end
+from kuvasz.source.catalog.look import end_to_send, wal_end
 from kuvasz.source.catalog.relation_files import RelationFile
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.ports import KnownFile
@@ -221,7 +221,7 @@ class RewriteWatch:
         """Whether the stream may yet say that a table was truncated; it is looked at again then."""
         file, end = self._suspected.get(oid, (0, 0))
         if file != now.file:
-            self._suspected[oid] = now.file, wal_end(connection)
+            self._suspected[oid] = now.file, end_to_send(connection)
             return True
         if self._current.heard_lsn < end:
             return True

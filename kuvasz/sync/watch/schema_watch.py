@@ -40,8 +40,9 @@ from kuvasz.source.catalog.look import Look, look
 from kuvasz.source.catalog.table import SourceTable, TableKind
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.source_context import SourceContext
-from kuvasz.sync.rules import column_lists, eligibility
+from kuvasz.sync.rules import eligibility
 from kuvasz.sync.rules.containment import unforeseen
+from kuvasz.sync.rules.left_out import column_lists, row_filters
 from kuvasz.sync.rules.targets import feed_of, narrowed
 from kuvasz.sync.watch.last_looks import LastLooks
 
@@ -167,6 +168,9 @@ class SchemaWatch:
         hidden = [] if sent is None else sorted(column.name for column in taken if column.attnum not in sent)
         if column_lists.is_stale(spec, table):
             raise self._lists_anew(spec, hidden)
+        if row_filters.is_stale(spec, table):
+            message = f"{place_of(self._source.name, spec.table)}: its row filter in the publication is not the map's"
+            raise CopyNeeded(message, hint="kuvasz alters it, and copies the table again by itself")
         if hidden:
             what = f"without its columns {', '.join(hidden)}"
             error = publication.partial(self._source.object_name, table, what)
@@ -181,7 +185,7 @@ class SchemaWatch:
         return SchemaError(message, hint="kuvasz alters it by itself")
 
     def _follow(self, spec: SourceTableSpec, relation: Relation, commit_lsn: int, xid: int) -> Relation:
-        position = self._lake.positions(spec.identifier).get(self._source_tables.name(spec))
+        position = self._lake.position(spec.identifier, self._source_tables.name(spec))
         if relation.described_lsn not in (0, commit_lsn):  # of a log: the rows are of a later transaction
             commit_lsn, xid = relation.described_lsn, 0
         # The lake has the rows of a transaction before its position. If the same message counts for later ones, then

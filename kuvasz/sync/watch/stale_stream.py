@@ -7,7 +7,7 @@ from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.source.catalog import partitions
-from kuvasz.source.catalog.look import wal_end
+from kuvasz.source.catalog.look import end_to_send
 from kuvasz.source.catalog.partitions import Partition
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules.partition_memory import KnownPartitions
@@ -46,7 +46,7 @@ class StaleStream:
         moved = {part.links for part in known.parts} ^ {partition.links for partition in found}
         suspected, suspected_at = self._moved.get(spec.key, (set(), 0))
         if moved != suspected:
-            suspected_at = wal_end(connection)
+            suspected_at = end_to_send(connection)
             self._moved[spec.key] = moved, suspected_at
         if not moved or not suspected_at:
             return False

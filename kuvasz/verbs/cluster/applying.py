@@ -20,6 +20,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.state.tables import State
 from kuvasz.sync import group_shares
 from kuvasz.sync.group_shares import GroupClaims, GroupShare
+from kuvasz.verbs.cluster import standby
 from kuvasz.verbs.cluster.standby import map_digest
 
 if TYPE_CHECKING:
@@ -218,9 +219,12 @@ class GroupsApplied(GroupClaims):
     async def _give(self, app: App, share: GroupShare, left: Collection[str], *, drains: bool) -> bool:
         """Give back what is not its share, and what is in the map no more; return whether there was any of it."""
         given = set(share.given)
-        if not drains:
-            given -= _copying(app)
         assert app.groups is not None
+        assert self._map is not None
+        if not drains:  # those that go with one of which a table is copied wait for it, too: nobody applies one alone
+            units = self._map[2]
+            copying = {units.get(group) for group in _copying(app)}
+            given = {group for group in given if units[group] not in copying}
         if given & app.groups and not await app.apply(app.groups - given):
             return False
         if gone := {*given, *left} - app.groups:
@@ -255,9 +259,11 @@ class GroupsApplied(GroupClaims):
         """Say that others have another map, and go by one's own file once that is theirs."""
         shared = self._seen
         digest = self._known(app.config)[0]
-        other = group_shares.other_map(shared, digest) or group_shares.left_by(shared, digest)
+        left = group_shares.left_by(shared, digest)
+        other = group_shares.other_map(shared, digest) or left
         if other != self._told and other is not None:
-            _log.tell(Event.MAP_DIFFERS, node=shared.node, holder=other)
+            hint = standby.gone(other) if other == left else standby.LIVES
+            _log.tell(Event.MAP_DIFFERS, node=shared.node, holder=other, hint=hint)
         self._told = other
         if other is None or live_map.loaded is None or time.monotonic() < self._read_at + _READ_EVERY_S:
             return
@@ -265,7 +271,9 @@ class GroupsApplied(GroupClaims):
         wanted = {one.map for one in shared.held.values() if one.node == other}
         with contextlib.suppress(KuvaszError):  # a faulty one; it is in the log, or read again
             if map_digest((await asyncio.to_thread(_again, live_map.loaded)).config) in wanted - {digest}:
-                await live_map.reload(f"the cluster ({other})")
+                # By `watch` the other one may have taken it by itself: perhaps half a map, that a person is writing.
+                may_drop = False if app.config.map.watch else None
+                await live_map.reload(f"the cluster ({other})", may_drop=may_drop)
 
 
 def _again(loaded: Loaded) -> Loaded:

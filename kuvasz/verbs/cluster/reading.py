@@ -22,7 +22,7 @@ from kuvasz.lake.files.object_folder import ObjectFolder
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.ordered import OrderedReading
 from kuvasz.staging.staged_log import StagedLog
-from kuvasz.state.staged.orders import StreamAnswer
+from kuvasz.state.staged.orders import StreamAnswer, as_source_error, too_new
 from kuvasz.state.staged.sharing import share_of
 from kuvasz.state.store import log_index
 from kuvasz.verbs.cluster.source_handover import SourceHandover
@@ -46,6 +46,10 @@ _MOST_GIVEN: Final = 16
 _READ_EVERY: Final = 25
 
 
+#: Looks between two answers that are given once more: one of all of them.
+_SAY_AGAIN: Final = 5
+
+
 class SourcesRead:
     """The reading of sources, of all or of a share of them.
 
@@ -67,12 +71,12 @@ class SourcesRead:
         self.log = StagedLog(
             index, ObjectFolder(cluster.log_location, store_access.of_lake(config.lake)),
             interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=len(self._sources),
-            role=ClusterRole.READ,
+            role=ClusterRole.READ, secrets=config.pipeline.sealing_secrets,
         )  # fmt: skip
         count = len(self._sources)
         self._options = ReaderOptions(compiled=False).among(count, config.pipeline.share_bytes(count))
         self._readings: dict[str, OrderedReading] = {}
-        self._unknown: dict[str, GivenOrder] = {}  #: what the map of this process lacks
+        self._refused: dict[str, StreamAnswer] = {}  #: what this process cannot read
         self._answered: dict[str, StreamAnswer] = {}
         self._looks = 0
         self._handover = SourceHandover(self.log, index)
@@ -151,17 +155,32 @@ class SourcesRead:
         new = {name: given for name, given in orders.items() if name not in self._readings}
         if new.keys() - self._sources.keys() or any(one.answer.error is not None for one in self._readings.values()):
             await asyncio.to_thread(self._read_again)
-        self._unknown = {name: given for name, given in new.items() if name not in self._sources}
-        ready = {name: given for name, given in new.items() if name in self._sources}
+        self._refused = {
+            name: error for name, given in new.items() if (error := self._refusal(name, given)) is not None
+        }
+        ready = {name: given for name, given in new.items() if name not in self._refused}
         if not ready:
             return
         pasts = {name: given.past for name, given in ready.items()}
         for name in await asyncio.to_thread(self.log.take_over, pasts):
-            with contextlib.suppress(KuvaszError):  # a file of a part of its url; it is tried again
-                made = await asyncio.to_thread(self._made, name, ready[name])
-                made.begin()
-                self._readings[name] = made
-                _log.tell(Event.READING_BEGUN, source=name, slot=ready[name].order.slot)
+            given = ready[name]
+            try:
+                made = await asyncio.to_thread(self._made, name, given)
+            except KuvaszError as error:  # a file of a part of its url; it is tried again
+                self._refused[name] = _refused(given, as_source_error(error))
+                continue
+            made.begin()
+            self._readings[name] = made
+            _log.tell(Event.READING_BEGUN, source=name, slot=given.order.slot)
+
+    def _refusal(self, name: str, given: GivenOrder) -> StreamAnswer | None:
+        """Return why an order cannot be carried out here; None: it can be."""
+        error = too_new(name, given.order)
+        if error is None and name not in self._sources:
+            error = SourceError(
+                f"{place_of(name)}: the process that reads has another map, without it", hint="give it the same map"
+            )
+        return None if error is None else _refused(given, error)
 
     def _made(self, name: str, given: GivenOrder) -> OrderedReading:
         def url() -> str:
@@ -178,9 +197,12 @@ class SourcesRead:
 
     def _answers(self) -> dict[str, StreamAnswer]:
         known = {name: reading.answer for name, reading in self._readings.items()}
-        return known | {name: _refusal(name, given) for name, given in self._unknown.items()}
+        return known | self._refused
 
     def _answer(self, answers: Mapping[str, StreamAnswer]) -> None:
+        if self._looks % _SAY_AGAIN == 0 and self._answered:
+            # A standby of the coordinator that took over a moment behind may not have it.
+            self._answered.pop(next(iter(self._answered)))
         for name, answer in answers.items():
             if self._answered.get(name) != answer:
                 self._index.answer(name, answer.past, answer)
@@ -204,15 +226,12 @@ class SourcesRead:
         }  # fmt: skip
 
 
+def _refused(given: GivenOrder, error: SourceError | None) -> StreamAnswer:
+    return StreamAnswer(is_receiving=False, error=error, standing=given.known.standing, past=given.past)
+
+
 def _past(orders: Mapping[str, GivenOrder], name: str) -> int | None:
     return orders[name].past if name in orders else None
-
-
-def _refusal(name: str, given: GivenOrder) -> StreamAnswer:
-    error = SourceError(
-        f"{place_of(name)}: the process that reads has another map, without it", hint="give it the same map"
-    )
-    return StreamAnswer(is_receiving=False, error=error, standing=given.known.standing, past=given.past)
 
 
 def _by_name(loaded: Loaded) -> dict[str, Source]:

@@ -31,6 +31,9 @@ _log = EventLog(__name__)
 #: What each role does once it has its lease, as the others see it.
 DOES: Final = {ClusterRole.ALL: "replicates", ClusterRole.READ: "reads", ClusterRole.APPLY: "applies"}
 
+#: What to do about a process with another map that lives.
+LIVES: Final = "give both the same map: each reads its own file again every two seconds, or with `kuvasz reload`"
+
 _LOOK_S: Final = 0.2
 
 #: Looks between two readings of a map that differs.
@@ -54,6 +57,7 @@ class Standby:
         self._member = member
         self._looks = 0
         self._silent = 0
+        self._gone: str | None = None  #: who had another map, and was not heard of since
 
     @property
     def node(self) -> str:
@@ -123,7 +127,7 @@ class Standby:
         if holder.does in DOES.values() and holder.map_digest != self._digest and not holder.is_late:
             self.differs, self._looks = True, 0
             if not self._is_alike():
-                _log.tell(Event.MAP_DIFFERS, node=self.node, holder=holder.node)
+                _log.tell(Event.MAP_DIFFERS, node=self.node, holder=holder.node, hint=LIVES)
 
     def _is_alike(self) -> bool:
         """Whether the map is the holder's by now: either may have been read anew, and this one's is, now and then.
@@ -141,6 +145,9 @@ class Standby:
             return False
         digest = map_digest(again.config)
         if holder is not None and digest != holder.map_digest:
+            if holder.is_late and self._gone != holder.node:
+                _log.tell(Event.MAP_DIFFERS, node=self.node, holder=holder.node, hint=gone(holder.node))
+            self._gone = holder.node if holder.is_late else None
             return False
         if (held := _read_at_start(again.config, self.loaded.config)) is not None:
             _log.tell(Event.MAP_REFUSED, file=_place(self.loaded), reason=f"{held} is read by a start alone")
@@ -173,10 +180,18 @@ async def tell_map(app: App, member: ClusterMember) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
+def gone(node: str) -> str:
+    """Return what to do about a process with another map that is not heard of any more."""
+    return f"start {node} again, or give this process its map; if it is gone for good: kuvasz cluster forget {node}"
+
+
 def map_digest(config: Config) -> str:
-    """Return what tells maps apart that say otherwise what is replicated, and where to."""
-    said: Any = config.model_dump(mode="json", include={"lake", "databases"})
+    """Return what tells maps apart that say otherwise what is replicated, and where to.
+
+    An option that has its default says nothing: one process may be of a version that knows more of them.
+    """
+    said: Any = config.model_dump(mode="json", include={"lake", "databases"}, exclude_defaults=True)
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-__all__ = ["DOES", "Standby", "map_digest", "tell_map"]
+__all__ = ["DOES", "LIVES", "Standby", "gone", "map_digest", "tell_map"]

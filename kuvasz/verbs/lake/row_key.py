@@ -7,13 +7,13 @@ import datetime
 import decimal
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNaN, Reference
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, EqualTo, IsNaN, Reference
 from pyiceberg.expressions.literals import AboveMax, BelowMin, FloatLiteral, literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -33,6 +33,7 @@ from pyiceberg.types import (
 from kuvasz.errors import ConfigError, place_of
 from kuvasz.lake.files.row_search import is_nan
 from kuvasz.lake.format.schema import SID, LakeSchema, arrow_field
+from kuvasz.modes.rejects import CUT
 
 if TYPE_CHECKING:
     from kuvasz.evolve.known import SourceColumns
@@ -54,21 +55,46 @@ class RowKey:
     texts: Mapping[str, str]  #: column -> value, as they were given but for blanks of char(n), without sid
     fields: tuple[pa.Field, ...]  #: of the lake, sid among them if it is one of what tells them
     kinds: tuple[IcebergType, ...]  #: one for each
-    values: tuple[pa.Scalar, ...]  #: one for each
+    values: tuple[pa.Scalar, ...]  #: one for each; NULL: the text is no value of it, and no row of the lake has it
     condition: BooleanExpression  #: the same for Iceberg
+    #: column -> what it was called before
+    earlier: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_misfit(self) -> bool:
+        """Whether no row of the lake can have it."""
+        return not all(value.is_valid for value in self.values)
 
     def is_of(self, texts: Mapping[str, str | None]) -> bool:
         """Whether a row has this key, sid aside: a value has many texts, and a person may give another one.
 
+        What was written down before a column was renamed has the name of then.
+
         Args:
             texts: Column -> value as PostgreSQL prints it in the time zone UTC.
         """
-        known = zip(self.fields, self.kinds, self.values, strict=True)
-        return all(
-            _is_value(texts.get(field.name), self.texts[field.name], field, kind, value)
-            for field, kind, value in known
-            if field.name in self.texts
-        )
+        return all(self._told(texts))
+
+    def may_be_of(self, texts: Mapping[str, str | None]) -> bool:
+        """Whether a row may have this key, sid aside, though its texts do not tell all of it.
+
+        Args:
+            texts: As for `is_of`; what nobody knows of it is absent, or a text that was cut.
+        """
+        told = list(self._told(texts))
+        return None in told and False not in told
+
+    def _told(self, texts: Mapping[str, str | None]) -> Iterator[bool | None]:
+        """Yield of each column of the key whether texts have its value; None: they do not tell."""
+        for field, kind, value in zip(self.fields, self.kinds, self.values, strict=True):
+            given = self.texts.get(field.name)
+            names = [name for name in (field.name, *self.earlier.get(field.name, ())) if name in texts]
+            if given is None:  # sid
+                continue
+            if any(_is_value(texts[name], given, field, kind, value) for name in names):
+                yield True
+            else:
+                yield None if not names or any(_is_begin(texts[name], given) for name in names) else False
 
 
 def widths(known: Iterable[SourceColumns], schema: LakeSchema) -> dict[str, int]:
@@ -86,6 +112,18 @@ def widths(known: Iterable[SourceColumns], schema: LakeSchema) -> dict[str, int]
     return {name: max(some) for name, some in told.items() if len(some) == 1 and max(some)}
 
 
+def earlier_names(schemas: Iterable[Schema], schema: LakeSchema) -> dict[str, set[str]]:
+    """Return column -> what it was called before, of those that were called otherwise.
+
+    Args:
+        schemas: All that a table has had.
+        schema: The one that it has.
+    """
+    found = {field.name: {name for one in schemas if (name := one.find_column_name(field.field_id))} - {field.name}
+             for field in schema.fields}  # fmt: skip
+    return {name: some for name, some in found.items() if some}
+
+
 def parse(
     given: Sequence[str],
     sid: str | None,
@@ -93,6 +131,8 @@ def parse(
     lake: tuple[LakeSchema, Schema],
     table: str,
     padded: Mapping[str, int] = MappingProxyType({}),
+    *,
+    takes_misfits: bool = False,
 ) -> RowKey:
     """Return the key that a person gave.
 
@@ -103,6 +143,7 @@ def parse(
         lake: The table's columns, as kuvasz and as PyIceberg have them.
         table: Its name, for messages.
         padded: See `widths`; a person need not give the blanks.
+        takes_misfits: A text that is no value of its column is taken: rejected rows may have it.
 
     Raises:
         ConfigError: It is no key of the table.
@@ -119,10 +160,17 @@ def parse(
         assert field is not None
         found, kind = arrow_field(field), iceberg.find_field(name).field_type
         place = place_of(table=table, column=name)
-        value = _value(text, kind, place)
         fields.append(found)
         kinds.append(kind)
-        scalar = _scalar(value, text, found, place)
+        try:
+            value = _value(text, kind, place)
+            scalar = _scalar(value, text, found, place)
+        except ConfigError:
+            if not takes_misfits:
+                raise
+            values.append(pa.scalar(None, found.type))
+            condition = AlwaysFalse()
+            continue
         values.append(scalar)
         # A NaN is no literal, and equals nothing.
         same = IsNaN(term=Reference(name)) if is_nan(scalar) else EqualTo(term=Reference(name), value=value)
@@ -188,10 +236,15 @@ def _scalar(value: Any, text: str, field: pa.Field, place: str) -> pa.Scalar:  #
         raise _no_value(place, text, str(field.type)) from error
 
 
+def _is_begin(text: str | None, given: str) -> bool:
+    """Whether a text is the begin of what a person gave, and was cut behind that (`kuvasz.modes.rejects`)."""
+    return text is not None and text.endswith(CUT) and given.startswith(text.removesuffix(CUT))
+
+
 def _is_value(text: str | None, given: str, field: pa.Field, kind: IcebergType, value: pa.Scalar) -> bool:
-    """Whether PostgreSQL's text is the value that a person gave; one that is no value of the type is not."""
-    if text is None or text == given:
-        return text is not None
+    """Whether PostgreSQL's text is the value that a person gave; one that is no value of the type is its text."""
+    if text is None or text == given or not value.is_valid:
+        return text == given
     if isinstance(kind, BooleanType):
         text = {"t": "true", "f": "false"}.get(text, text)
     try:
@@ -205,4 +258,4 @@ def _no_value(place: str, text: str, kind: str) -> ConfigError:
     return ConfigError(f"{place}: --key {text}: no value of the type {kind}", hint="write it as the lake shows it")
 
 
-__all__ = ["RowKey", "parse", "widths"]
+__all__ = ["RowKey", "earlier_names", "parse", "widths"]

@@ -63,7 +63,10 @@ def _erase(loaded: Loaded, query: Query) -> Any:  # noqa: ANN401 (JSON)
 
     sid, database, table = _one(query, "sid"), _one(query, "database"), _one(query, "table")
     if table is not None or query.get("key"):
-        asked = row_erasing.ErasureRequest(table=table, key=tuple(query.get("key", ())), sid=sid, database=database)
+        key, with_unclear = tuple(query.get("key", ())), any(query.get("with_unclear", ()))
+        asked = row_erasing.ErasureRequest(
+            table=table, key=key, sid=sid, database=database, with_unclear=with_unclear
+        )  # fmt: skip
         return {"would": row_erasing.would(loaded.config, asked), "leaving": []}
     tenant = erasing.tenant_of(loaded.config, SourceSelection(database=database, sid=sid))
     return {"would": erasing.would(loaded.config, tenant), "leaving": list(tenant.mapped)}

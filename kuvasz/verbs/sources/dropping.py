@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ from kuvasz.admin.sources import mapped_url, source_edits
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError
 from kuvasz.verbs import cleanup, remote
+from kuvasz.verbs.check import THREADS
 from kuvasz.verbs.sources.map_rewrite import MapRewrite
 
 if TYPE_CHECKING:
@@ -18,11 +20,17 @@ if TYPE_CHECKING:
     from kuvasz.admin.sources.mapped_url import MappedUrl, SourceSelection
     from kuvasz.config.load import Loaded
     from kuvasz.config.model import Config
+    from kuvasz.config.sources import Source
+    from kuvasz.verbs.cleanup import Step
 
 #: For sources that run to end: they get 20 s for what is in hand.
 _END_S: Final = 90.0
 
 _PAUSE_S: Final = 0.3
+
+#: At what the running kuvasz has left, or is about to drop; and seconds between them.
+_ATTEMPTS: Final = 4
+_AGAIN_S: Final = 2.0
 
 _SHOWN: Final = 20
 
@@ -58,7 +66,7 @@ def run(
     is_running = not is_alone and rewrite.take_over(drop_removed=is_dropping)
     if is_running:
         _wait_gone(config, leaving)
-    steps = [step for source in sources for step in cleanup.clean(source)] if is_dropping and not is_running else []
+    steps = _clean(sources, is_running=is_running) if is_dropping else []
     return {
         "sources": sorted(leaving),
         "slots": [one.slot for one in chosen],
@@ -113,6 +121,22 @@ def _wait_gone(config: Config, leaving: Collection[str]) -> None:
         if there.isdisjoint(leaving):
             return
         time.sleep(_PAUSE_S)
+
+
+def _clean(sources: Sequence[Source], *, is_running: bool) -> list[Step]:
+    """Drop what sources have of ours; return what became of that, but for what the running kuvasz has dropped.
+
+    It drops nothing where it saw by itself that the file is another one, and cannot where the server is away.
+    """
+    steps: dict[str, list[Step]] = {}
+    with concurrent.futures.ThreadPoolExecutor(THREADS, thread_name_prefix="cleanup") as pool:
+        for attempt in range(_ATTEMPTS if is_running else 1):
+            if attempt:
+                time.sleep(_AGAIN_S)  # it may be at it
+            due = [one for one in sources if one.name not in steps or cleanup.exit_code(steps[one.name])]
+            steps |= {one.name: done for one, done in zip(due, pool.map(cleanup.clean, due), strict=True)}
+    found = [step for done in steps.values() for step in done]
+    return [step for step in found if not (is_running and step.outcome == cleanup.NOT_THERE)]
 
 
 def exit_code(answer: dict[str, Any]) -> int:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from kuvasz.config.model import Config
 
-#: Where parked changes lie in the state folder, by source.
+#: Where parked changes lie in the state folder, by source, and how far they go.
 _PARKED: Final = "parked"
+_REACHES: Final = "reach"
 
 #: Where copies and repairs keep, in the state folder, hashes of the keys that they have read; a kill leaves them.
 _KEYS_OF_COPIES: Final = ("copy", "repair")
@@ -66,7 +67,8 @@ def forget(config: Config, tables: Mapping[str, Mapping[str, Any]], sources: Col
 
 
 def _parked(config: Config, members: Collection[tuple[str, str]], sources: Collection[str]) -> int:
-    logs, folder = logs_of(config), config.pipeline.state_folder / _PARKED
+    logs, state = logs_of(config), config.pipeline.state_folder
+    folder = state / _PARKED
     for table, source in members:
         logs.remove(table, source)
     found = 0
@@ -74,6 +76,8 @@ def _parked(config: Config, members: Collection[tuple[str, str]], sources: Colle
         if (folder / source).is_dir():
             found += sum(1 for path in (folder / source).rglob("*") if path.is_file())
             shutil.rmtree(folder / source)
+        if (state / _REACHES / source).is_dir():
+            shutil.rmtree(state / _REACHES / source)
     return found
 
 

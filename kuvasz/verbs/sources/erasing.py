@@ -9,6 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from kuvasz.admin.about import EventRows
 from kuvasz.admin.sources import mapped_url
 from kuvasz.admin.sources.mapped_url import SourceSelection
 from kuvasz.config import names
@@ -16,15 +17,16 @@ from kuvasz.config import sources as config_sources
 from kuvasz.config.model import UrlConfig
 from kuvasz.config.secrets import SecretUrl
 from kuvasz.errors import ConfigError
+from kuvasz.events import Event
 from kuvasz.lake.erasure import erasure
 from kuvasz.lake.erasure.journal import Journal
 from kuvasz.lake.erasure.rows import AboutRows, RowsToErase, SidRows
 from kuvasz.source import conninfo
-from kuvasz.state.store import log_index, state_of
+from kuvasz.state.store import state_of
 from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules import members
 from kuvasz.sync.rules.targets import target_of
-from kuvasz.verbs.sources import dropping, erased_state
+from kuvasz.verbs.sources import dropping, erased_log, erased_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from kuvasz.lake.erasure.erasure import Erasure
     from kuvasz.lake.java.signing_key import SigningKey
     from kuvasz.ports import Target
+
+#: What is done meanwhile: a cluster's processes that read wait for it as well.
+ERASES: Final = "erases rows"
 
 #: What the receipt is, for whoever reads it years later.
 _KIND: Final = "kuvasz erasure receipt"
@@ -126,7 +131,7 @@ def run(
     if not is_sure:
         raise ConfigError(would(config, tenant_of(config, choice)), hint=UNSURE)
     asked = {"sid": choice.sid, "database": choice.database}
-    with contextlib.nullcontext() if is_owner else state_of(config).own("erases rows"):
+    with contextlib.nullcontext() if is_owner else state_of(config).own(ERASES):
         journal = Journal(config.pipeline.state_folder, asked)
         tenant = _begun(config, journal) if journal.is_begun else tenant_of(config, choice)
         _refuse_others(config, tenant)
@@ -146,7 +151,10 @@ def run(
             rows += [(target, AboutRows(sid=tenant.sid, sources=tenant.sources)) for target in work.about()]
             work.run(rows, journal)
             journal.told["other_tables"] = work.others(targets)
-        journal.told["outside"] = erased_state.forget(config, journal.told.get("tables", {}), tenant.sources)
+            journal.told["outside"] = {"log": erased_log.forget(config)}
+            if not is_owner:
+                tell(config, journal, work)
+        journal.told["outside"] |= erased_state.forget(config, journal.told.get("tables", {}), tenant.sources)
         return finish(journal, {"sid": tenant.sid, "databases": list(tenant.databases)}, tenant.sid, seal)
 
 
@@ -251,21 +259,7 @@ def _refuse_others(config: Config, tenant: Tenant) -> None:
                     f"source {source.name} has a schema of the tenant {tenant.sid!r}: its rows would come back",
                     hint="drop or rename the schema, or have `schemas` take it in no more, and begin again",
                 )
-    refuse_staged(config)
-
-
-def refuse_staged(config: Config) -> None:
-    """Refuse to erase where the staged log has anything.
-
-    Raises:
-        ConfigError: Something is staged.
-    """
-    index = log_index(config)
-    if index is not None and config.cluster.log is not None and index.objects():
-        raise ConfigError(
-            f"cluster.log: {index.place} has staged changes, and what is staged of one source lies among others'",
-            hint="let kuvasz run until the lake has all of it, stop it, and begin again",
-        )
+    erased_log.refuse_staged(config)
 
 
 # What is done
@@ -282,6 +276,18 @@ def _drop(loaded: Loaded, choice: SourceSelection, journal: Journal, *, is_alone
     answer = dropping.run(loaded, choice, drops_slot=True, is_sure=True, is_alone=is_alone)
     journal.told["dropped"] = {"sources": answer["sources"], "steps": answer["steps"]}
     journal.save()
+
+
+def tell(config: Config, journal: Journal, work: Erasure) -> None:
+    """Tell the lake, if it has a table for that, as a kuvasz does that runs while it erases."""
+    if config.lake.about is not None:
+        event = Event.ERASED if _is_clean(journal) else Event.ERASED_IN_PART
+        work.tell(list(EventRows(config.lake.about).of(event, {"what": journal.id})))
+
+
+def _is_clean(journal: Journal) -> bool:
+    told = journal.told
+    return all(table["is_clean"] for table in told.get("tables", {}).values()) and not _staged(told)
 
 
 def finish(journal: Journal, erased: dict[str, Any], name: str, seal: Seal) -> dict[str, Any]:
@@ -305,7 +311,7 @@ def finish(journal: Journal, erased: dict[str, Any], name: str, seal: Seal) -> d
         "other_tables": told.get("other_tables", []),
         "at_source": told.get("at_source", []),
         "not_looked_at": list(_ELSEWHERE),
-        "is_clean": all(table["is_clean"] for table in tables.values()),
+        "is_clean": _is_clean(journal),
     }
     receipt["sha256"] = digest(receipt)
     receipt |= seal.of(receipt["sha256"])
@@ -313,6 +319,11 @@ def finish(journal: Journal, erased: dict[str, Any], name: str, seal: Seal) -> d
     when = receipt["ended_at"].translate({ord(letter): None for letter in "-:"})[:15]
     path: Path = journal.finish(receipt, f"receipt-{when}-{safe}-{journal.id}")
     return {**receipt, "file": str(path)}
+
+
+def _staged(told: dict[str, Any]) -> int:
+    """Return how many objects a cluster's log has."""
+    return int(told.get("outside", {}).get("log", {}).get("objects", 0))
 
 
 def digest(receipt: dict[str, Any]) -> str:
@@ -347,6 +358,10 @@ def render(receipt: dict[str, Any]) -> str:
         lines += _found(table["scan"])
     lines += [_at_source(one) for one in receipt["at_source"]]
     lines += [f"{name}: not looked at, it is none of the map's" for name in receipt["other_tables"]]
+    if staged := _staged(receipt):
+        lines.append(
+            f"cluster.log: {staged} objects came meanwhile, perhaps with such rows: begin again once it is empty"
+        )
     if not any(table["rows"] for table in receipt["tables"].values()):
         lines.append("there were no such rows in any table: is it named as the rows have it?")
     lines.append("nothing was found of it any more" if receipt["is_clean"] else "SOMETHING IS LEFT: see above")
@@ -367,6 +382,8 @@ def _found(scan: dict[str, Any]) -> Sequence[str]:
         *([f"  {scan['rows_found']} rows are there"] if scan["rows_found"] else []),
         *([f"  {scan['rows_naming_it']} rows of other keys have it in `_old_key`: erase their keys, too"]
           if scan.get("rows_naming_it") else []),
+        *([f"  {scan['rows_unclear']} rejected rows may be it, for their keys cannot be told: --with-unclear erases"
+           " them, too"] if scan.get("rows_unclear") else []),
         *([f"  {scan['snapshots']} snapshots are there"] if scan["snapshots"] > 1 else []),
         *([f"  {scan['entries_of_removed_files']} entries of removed files are there"]
           if scan["entries_of_removed_files"] else []),
@@ -376,6 +393,6 @@ def _found(scan: dict[str, Any]) -> Sequence[str]:
 
 
 __all__ = [
-    "UNSURE", "Seal", "Tenant", "begin", "digest", "exit_code", "finish", "refuse_staged", "render", "run",
-    "targets_of", "tenant_of", "would",
+    "ERASES", "UNSURE", "Seal", "Tenant", "begin", "digest", "exit_code", "finish", "render", "run",
+    "targets_of", "tell", "tenant_of", "would",
 ]  # fmt: skip

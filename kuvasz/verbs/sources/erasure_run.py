@@ -84,7 +84,9 @@ def _erase(loaded: Loaded, order: ErasureOrder) -> dict[str, Any]:
     from kuvasz.verbs.sources.row_erasing import ErasureRequest
 
     if order.is_of_row:
-        row = ErasureRequest(table=order.table, key=order.key, sid=order.sid, database=order.database)
+        row = ErasureRequest(
+            table=order.table, key=order.key, sid=order.sid, database=order.database, with_unclear=order.with_unclear
+        )
         return row_erasing.run(loaded.config, row, is_sure=True, with_tags=order.with_tags, is_owner=True)
     choice = SourceSelection(database=order.database, sid=order.sid)
     return erasing.run(loaded, choice, is_sure=True, with_tags=order.with_tags, is_owner=True)

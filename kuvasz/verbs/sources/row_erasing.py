@@ -8,13 +8,17 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from pyiceberg.expressions import EqualTo, Reference
+from pyiceberg.expressions.literals import literal
+
 from kuvasz.admin.commands import Selection
 from kuvasz.config import sources as config_sources
 from kuvasz.errors import ConfigError, place_of
 from kuvasz.index import seed
+from kuvasz.lake.about.tables import REJECTS
 from kuvasz.lake.erasure import erasure
 from kuvasz.lake.erasure.journal import Journal
-from kuvasz.lake.erasure.rows import KeyRows, MisfitRows, RowsToErase
+from kuvasz.lake.erasure.rows import MISFIT_COLUMNS, KeyRows, MisfitRows, RowsToErase
 from kuvasz.lake.format import schema, table_identity
 from kuvasz.lake.table.notes import PARKED_PREFIX
 from kuvasz.parking.ports import LogDamaged
@@ -24,7 +28,7 @@ from kuvasz.state.tables import TableState
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.verbs.lake import row_at_source, row_key
 from kuvasz.verbs.lakeview import LakeView, seen
-from kuvasz.verbs.sources import erased_state, erasing
+from kuvasz.verbs.sources import erased_log, erased_state, erasing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +52,7 @@ class ErasureRequest:
     key: tuple[str, ...]  #: as for `row_key.parse`
     sid: str | None = None  #: of the row, or the name of its source; None: the rows of all sources with this key
     database: str | None = None  #: only of this group
+    with_unclear: bool = False  #: with the rejected rows of which nobody can tell whether they have the key
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ class _Row:
     feeds: tuple[TargetFeed, ...]  #: whose rows are meant
     key: RowKey
     sid: str | None
+    with_unclear: bool
 
     def to_erase(self) -> KeyRows:
         """Return its versions."""
@@ -66,8 +72,14 @@ class _Row:
 
     def rejected(self) -> MisfitRows:
         """Return what was rejected of it."""
-        mine = None if self.sid is None else frozenset(feed.source.name for feed in self.feeds)
-        return MisfitRows(target=self.target.identifier, is_key=self.key.is_of, sources=mine)
+        return MisfitRows(
+            target=self.target.identifier,
+            is_key=self.key.is_of,
+            may_be_key=self.key.may_be_of,
+            sid=self.sid,
+            sources=frozenset(feed.source.name for feed in self.feeds if feed.spec.schemas is None),
+            with_unclear=self.with_unclear,
+        )
 
 
 def run(
@@ -100,12 +112,11 @@ def run(
     targets = [target_of(row.target.feeds[0].spec) for row in rows]
     if not is_sure:
         raise ConfigError(_would(rows), hint=erasing.UNSURE)
-    with contextlib.nullcontext() if is_owner else state_of(config).own("erases rows"):
-        erasing.refuse_staged(config)
+    with contextlib.nullcontext() if is_owner else state_of(config).own(erasing.ERASES):
+        erased_log.refuse_staged(config)
         for row in rows:
             _refuse_logs(config, row.target)
-        journal = Journal(config.pipeline.state_folder, {"table": asked.table, "sid": asked.sid,
-                                                         "key": _digest(config, rows)})  # fmt: skip
+        journal = _journal(config, asked, rows)
         with erasure.opened(config, session) as work:
             seal = erasing.Seal(work, signs_with)
             rejects = work.rejects()
@@ -118,8 +129,12 @@ def run(
             ]
             everything += [(target, row.rejected()) for target in rejects for row in rows[:1]]
             work.run(everything, journal)
+            journal.told["other_tables"] = work.left_behind([REJECTS])
+            journal.told["outside"] = {"log": erased_log.forget(config)}
+            if not is_owner:
+                erasing.tell(config, journal, work)
         journal.told["at_source"] = [one for row in rows for one in _at_source(row)]
-        journal.told["outside"] = erased_state.forget(config, journal.told.get("tables", {}), ())
+        journal.told["outside"] |= erased_state.forget(config, journal.told.get("tables", {}), ())
         erased = {"table": asked.table, "sid": asked.sid, "key_columns": list(rows[0].key.texts), "key": journal.id}
         return erasing.finish(journal, erased, asked.table or "", seal)
 
@@ -141,7 +156,7 @@ def _rows(config: Config, asked: ErasureRequest) -> list[_Row]:
         feeds = tuple(feed for feed in target.feeds if _is_meant(feed, asked))
         table = view.load(target.identifier) if feeds else None
         if table is not None:
-            found.append(_row(target, feeds, table, asked))
+            found.append(_row(target, feeds, table, asked, takes_misfits=True))
     if not found:
         raise ConfigError(f"the lake has no table {asked.table!r} of the map", hint="`kuvasz plan` lists the tables")
     if len(found) > 1:
@@ -149,7 +164,22 @@ def _rows(config: Config, asked: ErasureRequest) -> list[_Row]:
             f"{asked.table!r} is several tables: {', '.join(row.target.identifier for row in found)}",
             hint="name one as the lake calls it, with its namespace",
         )
+    (row,) = found
+    if row.key.is_misfit and not (_is_rejected(config, view, row) or _journal(config, asked, found).is_begun):
+        table = view.load(row.target.identifier)
+        assert table is not None
+        _row(row.target, row.feeds, table, asked, takes_misfits=False)
     return found
+
+
+def _is_rejected(config: Config, view: LakeView, row: _Row) -> bool:
+    """Whether a row with this key was rejected, which may be for its key."""
+    table = None if config.lake.about is None else view.load(f"{config.lake.about}.{REJECTS}")
+    if table is None:
+        return False
+    mine, rejected = EqualTo(term=Reference("target"), value=literal(row.target.identifier)), row.rejected()
+    batches = table.scan(row_filter=mine, selected_fields=MISFIT_COLUMNS).to_arrow_batch_reader()
+    return any(rejected.has(one) for batch in batches for one in batch.to_pylist())
 
 
 def _is_meant(feed: TargetFeed, asked: ErasureRequest) -> bool:
@@ -157,16 +187,20 @@ def _is_meant(feed: TargetFeed, asked: ErasureRequest) -> bool:
     return Selection(table=asked.table, sid=None, database=asked.database).has(state, None, feed.source.database)
 
 
-def _row(target: MappedTarget, feeds: tuple[TargetFeed, ...], table: Table, asked: ErasureRequest) -> _Row:
+def _row(
+    target: MappedTarget, feeds: tuple[TargetFeed, ...], table: Table, asked: ErasureRequest, *, takes_misfits: bool
+) -> _Row:
     named = {feed.source.name: feed.source.sid for feed in feeds if feed.spec.schemas is None}
     sid = named.get(asked.sid, asked.sid) if asked.sid is not None and target.has_sid else None
     mine = tuple(feed for feed in feeds if sid is None or feed.spec.schemas is not None or feed.source.sid == sid)
     by = tuple(json.loads(table.properties.get(table_identity.KEY_PROPERTY, "[]")))
     columns = schema.parse(table.schema().model_dump_json())
     padded = row_key.widths(seen(table, target.identifier).known.values(), columns)
-    key = row_key.parse(asked.key, sid, by, (columns, table.schema()), target.identifier, padded)
+    lake = (columns, table.schema())
+    key = row_key.parse(asked.key, sid, by, lake, target.identifier, padded, takes_misfits=takes_misfits)
+    key = dataclasses.replace(key, earlier=row_key.earlier_names(table.schemas().values(), columns))
     _refuse_parked(table, target)
-    return _Row(target=target, feeds=mine, key=key, sid=sid)
+    return _Row(target=target, feeds=mine, key=key, sid=sid, with_unclear=asked.with_unclear)
 
 
 def _refuse_parked(table: Table, target: MappedTarget) -> None:
@@ -212,6 +246,12 @@ def _would(rows: Sequence[_Row]) -> str:
     tables = ", ".join(row.target.identifier for row in rows)
     whose = "of every source" if rows[0].sid is None else f"of {rows[0].sid!r}"
     return f"source erase removes the rows {whose} with this key for good, with all older snapshots, from {tables}"
+
+
+def _journal(config: Config, asked: ErasureRequest, rows: Sequence[_Row]) -> Journal:
+    more = {"with_unclear": "all"} if asked.with_unclear else {}
+    what = {"table": asked.table, "sid": asked.sid, "key": _digest(config, rows), **more}
+    return Journal(config.pipeline.state_folder, what)
 
 
 def _digest(config: Config, rows: Sequence[_Row]) -> str:

@@ -73,6 +73,19 @@ def source_rows() -> SourceRows:
     return SourceRows({"shop_eu": "eu"}.get, ErrorView())
 
 
+def test_a_text_of_a_source_is_as_long_as_there_is_room_for_and_no_longer() -> None:
+    """Rows and notices wait by their number: a server may say any error, and a table may have any columns."""
+    facts = {"source": "eu", "error": "x" * 8000 + "geheim", "columns": [f"{'c' * 5000}{n}" for n in range(1600)],
+             "tables": {f"t{n}": ["a"] for n in range(1600)}}  # fmt: skip
+    (row,) = rows().of(Event.SOURCE_FAILED, facts)
+    told = json.loads(str(row["fields"]))
+    assert told["error"] == "x" * 4000 + " …"
+    assert (len(told["columns"]), told["columns"][-1]) == (101, "… and more: 1500")
+    assert (len(told["tables"]), told["tables"]["… and more:"]) == (101, 1500)
+    (short,) = rows().of(Event.SOURCE_FAILED, {"source": "eu", "error": "no", "columns": ["a"] * 100})
+    assert json.loads(str(short["fields"])) == {"error": "no", "columns": ["a"] * 100}
+
+
 def test_a_source_s_table_is_told_as_the_status_has_it() -> None:
     (row,) = source_rows().of(snapshot())
     assert row == {

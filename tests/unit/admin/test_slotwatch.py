@@ -195,7 +195,21 @@ def test_whoever_is_not_known_there_is_asked_for_himself(monkeypatch: pytest.Mon
     assert set(answers.look()) == set(answers.facts)
     assert answers.asked == ["one/eu", "one/ap", "one/sa", "one/us"]
     assert set(answers.look()) == set(answers.facts)
-    assert answers.asked == ["one/ap", "one/sa", "one/us"], "who did not answer rests"
+    assert answers.asked == ["one/ap", "one/sa"], (
+        "who did not answer rests, and who has no slot is asked for with others"
+    )
+    answers.facts["one/us"] = FACTS
+    assert "one/us" in answers.look()
+    assert answers.asked == ["one/ap", "one/sa"]
+
+
+def test_a_fleet_without_slots_yet_is_not_asked_one_by_one_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"one/{number}" for number in range(20)]
+    answers = Answers(monkeypatch, *names)
+    assert answers.look() == {}
+    assert answers.asked == names
+    assert answers.look() == {}
+    assert answers.asked == names[:1]
 
 
 def test_a_server_that_is_silent_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -312,3 +312,31 @@ def test_the_text_of_a_map_is_a_configuration_by_itself(monkeypatch: pytest.Monk
         ConfigError, match=r"^map:4:11: databases\[0\]\.urls\[0\]\.url: the environment variable HOST is"
     ):
         load.of_text(text, {}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lake", "live"),
+    [
+        ("uri: 'jdbc:postgresql://c/x'", {"jdbc.password", "s3.access-key-id"}),
+        ("uri: 'jdbc:sqlite:c.db'", {"s3.access-key-id"}),
+        ("type: rest, uri: 'https://c'", set()),
+    ],
+)
+def test_credentials_of_the_lake_that_are_in_files_are_asked_for_again(
+    tmp_path: Path, lake: str, live: set[str]
+) -> None:
+    for name in ("password", "key", "token"):
+        (tmp_path / name).write_text("old")
+    properties = {
+        "jdbc.password": "${file:password}", "s3.access-key-id": "${file:key}", "token": "${file:token}",
+        "s3.endpoint": "http://s",
+    }  # fmt: skip
+    text = f"lake: {{{lake}, warehouse: 's3://lake/wh', properties: {json.dumps(properties)}}}\n{SHOP}"
+    (tmp_path / "map.yaml").write_text(text)
+    config = load.load(tmp_path / "map.yaml", {}).config
+    for name in ("password", "key", "token"):
+        (tmp_path / name).write_text("new")
+    found = config.lake.live_properties
+    assert {name for name in found if found[name] == "new"} == live
+    assert set(config.lake.properties.values()) == {"old", "http://s"}
+    assert load.load(tmp_path / "map.yaml", {}).config.lake.properties["token"] == "new"

@@ -170,6 +170,7 @@ RESOLVED = {
     ("DatabaseConfig", "database"): "config/sources.py",
     ("DatabaseConfig", "on_slot_lost"): "config/sources.py",
     ("DatabaseConfig", "consistency"): "config/sources.py",
+    ("DatabaseConfig", "max_tables"): "config/sources.py",
     ("TableConfig", "target"): "config/sources.py",
     ("TableConfig", "partitions_regex"): "config/sources.py",
     ("TableConfig", "route"): "config/sources.py",

@@ -136,6 +136,9 @@ def test_a_star_of_a_pattern_is_any_text_and_all_else_is_itself(pattern: str, me
     ("location", "place"),
     [
         ("file:///lake/./wh//items/", "file:///lake/wh/items"),
+        ("file:/lake/wh/items/", "file:///lake/wh/items"),
+        ("/lake/wh/../items", "file:///lake/items"),
+        ("file://host/items/", "file://host/items"),
         ("s3a://lake/items/", "s3://lake/items"),
         ("s3://lake/a/../items", "s3://lake/a/../items"),
         ("abfs://c@a/items", "abfss://c@a/items"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+import re
 import shlex
 import string
 import sys
@@ -15,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.config import secrets
-from kuvasz.config.secrets import SecretCommand, SecretFile, SecretFilter, SecretText, SecretUrl
+from kuvasz.config.secrets import (
+    _COMMON,
+    LiveTexts,
+    SecretCommand,
+    SecretFile,
+    SecretFilter,
+    SecretText,
+    SecretUrl,
+)
 from kuvasz.errors import ConfigError
 
 
@@ -179,6 +188,13 @@ def test_a_short_secret_is_replaced_only_where_it_stands_alone() -> None:
     assert secrets.redact("a table says a, not ab", ["a"]) == "*** table says ***, not ab"
 
 
+@given(st.sets(st.text("ab_#1", min_size=1, max_size=8), min_size=1, max_size=12), st.text("ab_#1 ", max_size=40))
+def test_of_many_secrets_the_longest_is_replaced(values: set[str], text: str) -> None:
+    patterns = (rf"(?<!\w){re.escape(value)}(?!\w)" if _COMMON.fullmatch(value) else re.escape(value)
+                for value in sorted(values, key=len, reverse=True))  # fmt: skip
+    assert secrets.redact(text, values) == re.sub("|".join(patterns), secrets.HIDDEN, text)
+
+
 def logged(log: logging.Logger) -> io.StringIO:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -244,3 +260,26 @@ def test_a_file_is_the_same_wherever_the_map_names_it() -> None:
     )
     assert one == same
     assert one != other
+
+
+@pytest.mark.parametrize("name", ["oauth_client_secret", "scram_client_key", "scram_server_key", "sslpassword"])
+def test_whatever_of_libpqs_parameters_lets_somebody_in_is_hidden(name: str) -> None:
+    """All that `kuvasz.source.conninfo` takes for secret."""
+    url = f"postgresql://ann@eu1/shop?{name}=Geheim+1&sslmode=require"
+    assert secrets.redact_url(url) == f"postgresql://ann@eu1/shop?{name}=***&sslmode=require"
+    assert secrets.url_secrets(url) == {"Geheim+1"}
+    assert secrets.redact(f"host=eu1 {name}='Geheim 1' user=ann") == f"host=eu1 {name}=*** user=ann"
+
+
+def test_texts_that_are_asked_for_are_those_of_now(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("old\n")
+    found = LiveTexts({"user": "ann", "key": "as it was read"}, {"key": SecretText(SecretFile(str(file)))})
+    assert dict(found) == found.now() == {"user": "ann", "key": "old"}
+    file.write_text("new\n")
+    assert (found["key"], found.get("user"), found.get("other"), len(found)) == ("new", "ann", None, 2)
+    file.unlink()  # while somebody puts another one in its place
+    assert found.now() == {"user": "ann", "key": "new"}
+    sent = pickle.loads(pickle.dumps(found))
+    assert (type(sent), sent) == (dict, {"user": "ann", "key": "new"})
+    assert "new" not in f"{found} {found!r}"

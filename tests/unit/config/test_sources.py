@@ -7,7 +7,7 @@ import pytest
 
 from kuvasz.config import sources
 from kuvasz.config.load import load
-from kuvasz.config.model import Config, OnSlotLost
+from kuvasz.config.model import Config, OnSlotLost, RouteConfig
 from kuvasz.model import TableName, TableType
 from tests.support.maps import loaded
 
@@ -155,6 +155,36 @@ def test_a_table_with_routes_is_an_entry_for_each_target(tmp_path: Path) -> None
     assert items[0].is_beside(items[1])
     assert not items[0].is_beside(orders[0])
     assert not items[0].is_beside(items[0])
+
+
+def test_what_has_no_target_is_refused_by_the_first_one() -> None:
+    route = RouteConfig(by="kind", to="of_{kind}", allow=("a", 7))
+    refused = "raise_error(concat(coalesce(CAST(kind AS STRING), 'NULL'), ' has no target: `route` neither allows it"
+    first = f"WHEN kind IN ('a', 7) THEN kind = 'a' ELSE {refused} nor has a `rest`')) END"
+    assert route.entries(None) == (("of_a", f"CASE {first}"), ("of_7", "kind = 7"))
+    assert route.entries("n > 0") == (
+        ("of_a", f"CASE WHEN NOT coalesce(n > 0, false) THEN false {first}"), ("of_7", "(n > 0) AND (kind = 7)"),
+    )  # fmt: skip
+    assert RouteConfig(by="kind", to="of_{kind}", allow=()).entries(None) == ()
+
+
+def test_settings_of_spark_count_for_tables_with_expressions(tmp_path: Path) -> None:
+    text = """
+databases:
+- {database: shop, urls: [{url: "postgresql://eu/shop"}], tables: {a: {filter: "n > 1"}, b: {set: {n: n}}, c: }}
+spark: {conf: %s}
+"""
+
+    def dialects(conf: dict[str, object]) -> list[str]:
+        (source,) = sources.resolve(loaded(tmp_path, text % json.dumps(conf)).config)
+        return [spec.dialect for spec in source.tables]
+
+    assert dialects({}) == ["", "", ""]
+    same = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": True, "spark.sql.shuffle.partitions": 4}
+    assert dialects(same) == ["", "", ""]
+    one, other, none = dialects(same | {"spark.sql.ansi.enabled": False})
+    assert one == other == '{"spark.sql.ansi.enabled": "false"}'
+    assert none == "", "nothing of it is Spark's to evaluate"
 
 
 def test_a_branch_is_that_of_the_table_else_of_the_lake() -> None:

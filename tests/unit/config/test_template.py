@@ -25,6 +25,8 @@ ENVIRON = {
     [
         ("plain", "plain"),
         ("${HOST}", "eu1"),
+        ("${env:HOST}", "eu1"),
+        ("${env:NONE:-${HOST}}", "eu1"),
         ("a-${HOST}-b-${HOST}", "a-eu1-b-eu1"),
         ("${EMPTY}", ""),
         ("${EMPTY:-x}", "x"),
@@ -44,6 +46,7 @@ def test_references_are_filled(text: str, value: str) -> None:
     ("text", "message"),
     [
         ("${NONE}", "the environment variable NONE is not set (a default is written ${NONE:-…})"),
+        ("${env:NONE}", "the environment variable NONE is not set (a default is written ${NONE:-…})"),
         ("${HOSTT}", "the environment variable HOSTT is not set: did you mean ${HOST}?"),
         ("${HOST", "has a '${' without its '}' (write '$${' for a literal '${')"),
         ("${NONE:-x", "has a '${' without its '}' (write '$${' for a literal '${')"),

@@ -72,6 +72,19 @@ def test_arbitrary_bytes_raise_only_decode_errors(sample: bytes, keep: int, nois
             assert parse(sample[:keep] + noise) is not None
 
 
+@pytest.mark.parametrize("message", [
+    b"Y" + struct.pack("!I", 99) + b"public\0%b\0",
+    b"R" + struct.pack("!I", 99) + b"%b\0t\0d" + struct.pack("!H", 0),
+    b"R" + struct.pack("!I", 99) + b"public\0%b\0d" + struct.pack("!H", 0),
+    b"R" + struct.pack("!I", 99) + b"public\0t\0d\0\1\1%b\0" + struct.pack("!Ii", 25, -1),
+])  # fmt: skip
+def test_a_name_that_no_server_has_is_refused(message: bytes):
+    """It would be kept for as long as the connection lasts."""
+    assert messages.parse(message % (b"n" * 4095)) is not None
+    with pytest.raises(errors.DecodeError, match="a name of 4096 bytes"):
+        messages.parse(message % (b"n" * 4096))
+
+
 def test_an_unknown_tag_is_named():
     with pytest.raises(errors.DecodeError, match=r"^unexpected replication message with tag b'S'\n"):
         messages.parse(b"S1234")

@@ -120,7 +120,6 @@ INSERT_AB = message("I", [b"a", b"b"])
         (INSERT_AB.replace(b"t", b"b"), "has a column in binary form, which was not asked for"),
         (INSERT_AB.replace(b"t", b"z"), "has a column of unknown kind"),
         (INSERT_AB.replace(b"\0\0\0\1", b"\xff\xff\xff\xff"), "ends in the middle of a value"),
-        (message("I", [b"a", UNCHANGED]), "has an unchanged value outside the new row of an update"),
         (message("D", None, [b"a", UNCHANGED], "O"), "has an unchanged value outside the new row of an update"),
         (b"I\0\0\0\1N\0", "is too short for 2 columns"),
     ],
@@ -130,6 +129,14 @@ def test_each_defect_is_named(raw: bytes, said: str) -> None:
         split_changes(INSERT_AB + raw, np.array([len(INSERT_AB), len(raw)], np.uint32), 2)
     assert error.value.message.startswith(f"row message 1 of {len(raw)} bytes {said}; it begins {raw[:1].hex()}")
     assert error.value.hint
+
+
+def test_a_row_that_an_update_brings_into_a_row_filter_has_all_its_values() -> None:
+    raw = message("I", [b"a", UNCHANGED])
+    with pytest.raises(DecodeError, match="row message 1 inserts a row without a large value") as error:
+        split_changes(INSERT_AB + raw, np.array([len(INSERT_AB), len(raw)], np.uint32), 2)
+    assert error.value.hint is not None
+    assert "REPLICA IDENTITY FULL" in error.value.hint
 
 
 def test_an_error_shows_the_frame_of_a_message_and_no_value_of_its_row() -> None:

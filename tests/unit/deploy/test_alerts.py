@@ -71,6 +71,7 @@ def test_alerts_have_names_of_their_own() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (Debian: apt install prometheus)")
+@pytest.mark.process
 def test_promtool_takes_the_rules_and_sees_them_fire_and_stay_silent() -> None:
     for arguments in (["check", "rules", "rules.yaml"], ["test", "rules", *(file.name for file in TESTS)]):
         done = subprocess.run(["promtool", *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)

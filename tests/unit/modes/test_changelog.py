@@ -50,7 +50,7 @@ def test_rows_that_wait_have_their_facts_already() -> None:
 
 
 def test_a_truncation_has_nothing_but_its_facts() -> None:
-    (row,) = changelog.apply_truncation(
+    (row,) = changelog.apply_truncations(
         CHANGELOG, Facts.of(np.array([[100, 1_000_000, 7, 1, 3]], np.int64))
     ).to_pylist()
     assert row == {

@@ -15,6 +15,7 @@ from kuvasz.model import Segment, TableName
 from kuvasz.parking.log import ParkingLog
 from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.ports import LogDamaged
+from kuvasz.seal.sealing_secrets import SealingSecrets
 from tests.support.changes import Sender, again, insert, relation
 from tests.support.parked import facts, rows
 
@@ -83,6 +84,55 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
         log.read(0, 1 << 20)
     with pytest.raises(LogDamaged):
         loaded(log)
+
+
+SECRET, LATER = "a secret of sixteen characters", "another one of as many"
+
+
+def with_secrets(log: ParkingLog, now: str | None, earlier: str | None = None) -> ParkingLog:
+    """The same log in the next process, with a map's secrets."""
+    found = ParkingLog(log._path, "eu", SealingSecrets(now, earlier))
+    found.load()
+    return found
+
+
+def test_nothing_in_a_sealed_log_can_be_read_without_the_secret(tmp_path: Path) -> None:
+    """A map that gets a secret, another one and none reads on; one that lacks a secret loses nothing."""
+    eu = Sender()
+    segments = [eu.one(insert(number, 1, f"Zq7-{number}-")) for number in range(4)]
+    ends = [int(one.transactions.end_lsn[0]) for one in segments]
+    log = made(tmp_path)
+    for secrets, segment, end in zip(
+        [(None, None), (SECRET, None), (LATER, SECRET), (None, LATER)], segments, ends, strict=True
+    ):
+        log = with_secrets(log, *secrets)
+        log.append([segment], end, is_open=False)
+    written = log._path.read_bytes()
+    assert [f"Zq7-{number}-".encode() in written for number in range(4)] == [True, False, False, True]
+    assert rows(with_secrets(log, SECRET, LATER).read(0, 1 << 20)) == [facts(one) for one in segments]
+    for secrets in ((None, None), (SECRET, None), ("yet another secret of a map", None)):
+        found = with_secrets(log, *secrets)
+        assert found.last_lsn == int(segments[-1].transactions.commit_lsn[0]), "it is known what the log has"
+        with pytest.raises(StateError, match=r"items\.log was sealed with another secret than the map has") as told:
+            found.read(0, 1 << 20)
+        assert told.value.hint == "set `pipeline.earlier_seal_secret` to the `seal_secret` of then, and start again"
+        assert found._path.read_bytes() == written
+    log = with_secrets(log, LATER)
+    with pytest.raises(StateError):
+        log.read(0, 1 << 20)
+    log = with_secrets(log, LATER, SECRET)  # as the hint says
+    assert rows(log.read(0, 1 << 20)) == [facts(one) for one in segments]
+
+
+def test_what_was_sealed_for_one_log_is_not_read_in_another(tmp_path: Path) -> None:
+    """Nor in another place of it: the checksum of a record is no secret."""
+    log = with_secrets(made(tmp_path), SECRET)
+    log.append([Sender().one(insert(1))], 1108, is_open=False)
+    data = bytearray(log._path.read_bytes())
+    data[9:41] = b"f" * 32  # the log's id
+    log._path.write_bytes(data)
+    with pytest.raises(LogDamaged, match="its seal does not fit"):
+        with_secrets(log, SECRET).read(0, 1 << 20)
 
 
 def test_a_log_that_is_gone_or_none_is_told(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from kuvasz import errors
 from kuvasz.decode import messages
 from kuvasz.model import Applied, Delivery, PgType, Relation, Segment, Truncation
+from kuvasz.route import assembler as assembler_module
 from kuvasz.route import scan
 from kuvasz.route.assembler import Assembler
 from kuvasz.route.row_limit import RowLimit
 from tests.support import pgoutput
 from tests.support.examples import examples
-from tests.support.pgoutput import begin, commit, keepalive, origin, relation, row, truncate
+from tests.support.pgoutput import begin, commit, keepalive, origin, relation, row, truncate, type_name
 
 
 class Routed:
@@ -485,3 +486,24 @@ def test_a_source_that_sends_what_comes_behind_it_is_another_one(messages: list[
     target.expect([Applied(100, 7, 55)])
     with pytest.raises(errors.SourceReplaced, match="a transaction at 0/64 that is not in its WAL"):
         feed(target, *messages)
+
+
+def test_what_is_none_of_the_maps_is_not_kept_without_end(monkeypatch: pytest.MonkeyPatch):
+    """A source may make and publish any number of tables and types, and whoever lies for one any more."""
+    monkeypatch.setattr(assembler_module, "_MOST_TYPES", 10)
+    monkeypatch.setattr(assembler_module, "_MOST_RELATIONS", 100)
+    monkeypatch.setattr(assembler_module, "_MOST_KEPT", 50)
+    target = assembler()
+    feed(target, relation(1), *(type_name(oid, f"t{oid}") for oid in range(20_000, 20_030)))
+    assert len(target._type_names) == 10
+    described = feed(target, begin(100), relation(1, type_oid=20_029), row(1, "a"), commit(100))
+    assert described[0].changes[0].relation.columns[0].pg_type.name == "t20029"
+    feed(target, *(relation(oid) for oid in range(1000, 1099)))
+    with pytest.raises(errors.SourceError, match="more than 100 relations were described on one connection"):
+        feed(target, relation(1099))
+    target.reset(1)
+    assert len(target._lane_of) == 1
+    out = feed(target, begin(200), row(1, "b"), relation(1099), row(1099, "x"), commit(200))
+    assert pgoutput.texts(out[0].changes[0]) == ["b"]
+    with pytest.raises(errors.DecodeError, match="not described"):
+        feed(target, begin(300), row(1000, "x"), commit(300))

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from psycopg import pq
 
 from kuvasz.errors import SourceError, SourceSlow
-from kuvasz.source import copy_out
+from kuvasz.ports import CopyTooLarge
+from kuvasz.source import conninfo, copy_out
 from tests.support.examples import examples
 
 rows = st.lists(st.binary(max_size=40), max_size=20)
@@ -47,8 +49,10 @@ def test_it_stops_before_any_other_message():
     assert copy_out.unframe(source, target, 0, 0, 0) == (7, 2, 2, 0)
 
 
-def test_a_length_that_cannot_be_is_told():
-    source = np.frombuffer(framed([b"a\n"]) + b"d\0\0\0\3", np.uint8)
+@pytest.mark.parametrize("length", [3, 0, (1 << 30) + 1, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_a_length_that_cannot_be_is_told(length: int):
+    """Of a row that is said to have gigabytes all would be kept until the last."""
+    source = np.frombuffer(framed([b"a\n"]) + b"d" + struct.pack("!I", length) + b"a", np.uint8)
     assert copy_out.unframe(source, np.zeros(64, np.uint8), 0, 0, 0) == (7, 2, 2, -1)
 
 
@@ -112,3 +116,52 @@ def test_a_server_that_rests_now_and_then_is_waited_for(monkeypatch: pytest.Monk
     ours.close()
     theirs.close()
     assert found == 10 * 70 * len(row)
+
+
+def test_a_row_of_which_nobody_wants_as_much_is_given_up_before_it_is_there():
+    ours, theirs = socket.socketpair()
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        with contextlib.suppress(OSError):
+            theirs.sendall(b"d" + struct.pack("!I", 500 << 20))
+            while sent < 500 << 20:
+                theirs.sendall(b"x" * (1 << 20))
+                sent += 1 << 20
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    flow = copy_out.Flow("there", "copy items", most_bytes=2 << 20)
+    pgconn = SimpleNamespace(socket=ours.fileno())
+    reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None, flow=flow)
+    try:
+        with pytest.raises(CopyTooLarge):
+            list(reader.rows("COPY items TO STDOUT", 1 << 20))
+    finally:
+        ours.close()
+        theirs.close()
+        thread.join()
+    assert sent < 20 << 20
+
+
+def test_the_same_where_libpq_keeps_a_row_until_it_is_whole(monkeypatch: pytest.MonkeyPatch):
+    received = 1 << 30  # of the connection, before the copy
+    ours, theirs = socket.socketpair()
+    theirs.sendall(b"x")
+
+    def consume_input() -> None:
+        nonlocal received
+        received += 1 << 20
+        assert received < 1 << 31
+
+    copying = SimpleNamespace(status=pq.ExecStatus.COPY_OUT)
+    pgconn = SimpleNamespace(
+        socket=ours.fileno(), send_query=lambda _: None, is_busy=lambda: False, get_result=lambda: copying,
+        get_copy_data=lambda _: (0, b""), consume_input=consume_input, notifies=lambda: None,
+    )  # fmt: skip
+    monkeypatch.setattr(conninfo, "received", lambda _: received)
+    flow = copy_out.Flow("there", "copy items", most_bytes=2 << 20)
+    with contextlib.closing(ours), contextlib.closing(theirs), pytest.raises(CopyTooLarge):
+        list(copy_out.libpq_rows(pgconn, "COPY items TO STDOUT", 1 << 20, place="there", doing="", flow=flow))
+    assert received < (1 << 30) + (20 << 20)

@@ -7,6 +7,7 @@ import pytest
 from kuvasz.errors import SourceRefused
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
 from kuvasz.source import publication
+from kuvasz.source.catalog import membership
 from kuvasz.source.catalog.table import Ancestor, SourceTable, TableKind
 from kuvasz.source.publication import Member, Publication
 
@@ -65,6 +66,34 @@ def test_a_table_that_was_dropped_and_made_anew_is_added_again():
     assert [str(name) for name in changes.added] == ["public.t"]
 
 
+def test_a_publication_of_many_tables_takes_work_in_proportion():
+    """Whoever owns a source may name any number of them."""
+    asked = 0
+
+    class Counted:
+        columns = row_filter = None
+
+        def __init__(self, oid: int) -> None:
+            self._oid = oid
+            self.table = TableName(schema="public", name=f"t{oid}")
+
+        @property
+        def oid(self) -> int:
+            nonlocal asked
+            asked += 1
+            return self._oid
+
+    def work(count: int) -> int:
+        nonlocal asked
+        asked = 0
+        current = existing(*map(Counted, range(1, count + 1)))
+        assert not publication.plan(current, "p", [table(f"t{oid}", oid) for oid in range(1, count + 1)])
+        return asked
+
+    twenty, forty, eighty = work(20), work(40), work(80)
+    assert eighty - forty <= 2.1 * (forty - twenty), (twenty, forty, eighty)
+
+
 def test_options_are_mended():
     current = existing(member(), is_via_root=False, operations=("insert", "update", "delete"))
     assert publication.plan(current, "p", [table()]).statements == (
@@ -88,7 +117,7 @@ def test_what_cannot_be_replicated_is_refused():
 
 @pytest.mark.parametrize(
     ("one", "what"),
-    [(member(columns=frozenset({"id"})), "without its columns v"), (member(has_row_filter=True), "row filter")],
+    [(member(columns=frozenset({"id"})), "without its columns v"), (member(row_filter=""), "row filter")],
 )
 def test_a_publication_that_hides_something_is_refused(one, what):
     with pytest.raises(SourceRefused, match=what) as caught:
@@ -184,3 +213,47 @@ def test_a_list_by_which_updates_fail_goes_or_is_refused() -> None:
 )  # fmt: skip
 def test_which_lock_a_list_takes(version: int, mode: str) -> None:
     assert publication.lock_mode(version) == f"{mode} EXCLUSIVE"
+
+
+CONDITION = membership.marked('("v" = (5))', {2})
+MARK = membership.mark_of(CONDITION)
+FULL = dataclasses.replace(table().relation, identity=ReplicaIdentity.FULL)
+
+
+def filtered(condition: str = CONDITION, **facts) -> SourceTable:
+    return dataclasses.replace(table(row_filter=condition, is_owned=True, **facts), relation=FULL)
+
+
+def test_a_new_table_gets_its_row_filter() -> None:
+    (statement,) = publication.plan(None, "p", [filtered()]).statements
+    assert f'FOR TABLE ONLY "public"."t" WHERE ({CONDITION}) WITH' in statement
+    (statement,) = publication.plan(existing(schemas=frozenset({"other"})), "p", [filtered()]).statements
+    assert "WHERE" not in statement, "none beside a schema"
+
+
+def test_a_row_filter_comes_changes_and_goes() -> None:
+    other = membership.mark_of(membership.marked('("v" = (6))', {2}))
+    drop = 'ALTER PUBLICATION "p" DROP TABLE ONLY "public"."t";'
+    add = 'ALTER PUBLICATION "p" ADD TABLE ONLY "public"."t"'
+    assert not publication.plan(existing(member(row_filter=MARK)), "p", [filtered()])
+    for now in (None, other):
+        changes = publication.plan(existing(member(row_filter=now)), "p", [filtered()])
+        assert changes.relisting == (drop, f"{add} WHERE ({CONDITION});")
+    changes = publication.plan(existing(member(row_filter=MARK)), "p", [filtered("")])
+    assert changes.relisting == (drop, f"{add};")
+
+
+def test_a_row_filter_that_cannot_be_altered_has_a_person_alter_it() -> None:
+    for current, one in (
+        (existing(member(row_filter=MARK), is_owned=False), filtered("")),
+        (existing(member(row_filter=MARK)), dataclasses.replace(filtered(""), is_owned=False)),
+    ):
+        with pytest.raises(SourceRefused, match="row filter"):
+            publication.plan(current, "p", [one])
+    assert not publication.plan(existing(member(), is_owned=False), "p", [filtered()]), "it has all rows"
+
+
+def test_a_table_that_is_left_as_it_is_is_taken_out_if_its_row_filter_has_updates_fail() -> None:
+    current = existing(member(row_filter=MARK))
+    assert not publication.plan(current, "p", [], left=[filtered("")])
+    assert publication.plan(current, "p", [], left=[table()]).tidying

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.errors import SourceRefused
+from kuvasz.errors import SourceError, SourceRefused
 from kuvasz.source import slots
 from kuvasz.source.slots import Blocker, SlotState
 
@@ -54,3 +54,22 @@ def test_a_blocker_in_words():
     assert (
         Blocker(pid=7, role="a", application="b", transaction_age_s=3.4).describe() == "pid 7 (a, b, running for 3 s)"
     )
+
+
+FACTS = {
+    "plugin": "pgoutput", "database": "shop", "temporary": False, "active_pid": None, "confirmed_flush_lsn": "0/10",
+    "restart_lsn": "0/8", "wal_status": "reserved", "safe_wal_size": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", ["plugin", "database", "wal_status", "invalidation_reason", "inactive_since"])
+def test_a_text_of_a_slot_that_no_server_has_is_refused(field):
+    """Whoever looks at the status of all sources would be shown it."""
+    assert slots.state_of("kuvasz_eu", FACTS | {field: "x" * 1024})
+    with pytest.raises(SourceError, match=f"slot kuvasz_eu: its {field} has 1,025 characters"):
+        slots.state_of("kuvasz_eu", FACTS | {field: "x" * 1025})
+
+
+def test_a_session_that_is_waited_for_is_named_as_far_as_names_go():
+    (found,) = slots._found([(7, "r" * 9999, "a" * 9999, "d" * 9999, 1.0, None)])
+    assert len(found.describe()) < 2200

@@ -60,6 +60,9 @@ class Server:
     def send_query(self, command: bytes) -> None:
         self.sent.append(command.decode())
 
+    def is_busy(self) -> bool:
+        return False
+
     def get_result(self) -> Any:
         text = b'replication slot "kuvasz_shop" does not exist'
         return SimpleNamespace(status=self.status, error_field=lambda _: b"42704", get_error_message=text.decode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.errors import DecodeError
+from kuvasz.staging import cutter as cutter_module
 from kuvasz.staging.cutter import Cutter
 from kuvasz.staging.stream_messages import StreamMessages
 from kuvasz.staging.stretch import Stretch
@@ -51,6 +52,16 @@ def test_what_comes_again_is_left_out() -> None:
     (fresh,) = feed(cutter, begin(200), row(1, "b"), commit(200), begin(310), row(1, "c"), commit(310))
     assert (fresh.number, fresh.ended, fresh.lsn, len(fresh.lengths)) == (5, 318, 318, 3)
     assert list(fresh.needs) == [1], "it was described by what was left out"
+
+
+def test_relations_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutter_module, "_MOST_DESCRIBED_BYTES", 10_000)
+    cutter = Cutter(50, 0, 0)
+    for _ in range(1000):
+        feed(cutter, relation(1), keepalive(60))
+    many = [message for oid in range(2, 1000) for message in (relation(oid), keepalive(60))]
+    with pytest.raises(DecodeError, match="on one connection"):
+        feed(cutter, *many)
 
 
 def test_what_is_no_stream_is_refused() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from kuvasz.config.model import ClusterRole
 from kuvasz.errors import ConfigError, LakeError, SlotLost, SourceError, StateError
+from kuvasz.seal.sealing_secrets import SealingSecrets
+from kuvasz.staging import staged_log
 from kuvasz.staging.staged_log import StagedLog
 from kuvasz.staging.stretch import Stretch
 from kuvasz.state.staged.memory import MemoryIndex
@@ -31,8 +33,8 @@ class Place:
     def __init__(self) -> None:
         self.index, self.store = MemoryIndex(), MemoryStore()
 
-    def log(self) -> StagedLog:
-        return StagedLog(self.index, self.store, interval_s=0.01, object_bytes=100, sources=2)
+    def log(self, secrets: SealingSecrets | None = None) -> StagedLog:
+        return StagedLog(self.index, self.store, interval_s=0.01, object_bytes=100, sources=2, secrets=secrets)
 
 
 @pytest.fixture
@@ -95,9 +97,32 @@ def test_what_is_gone_or_damaged_is_lost_and_what_is_away_comes_back(
     place.store.objects[found.object] = good[:-1] + b"x"
     with pytest.raises(SlotLost, match="is damaged: its checksum"):
         log.read(found)
+    place.store.objects[found.object] = good.replace(b"kvszslc1", b"kvszslc3")
+    with pytest.raises(SourceError, match="later version"):
+        log.read(found)
     del place.store.objects[found.object]
     with pytest.raises(SlotLost, match="is gone"):
         log.read(found)
+
+
+def test_what_is_staged_is_sealed_and_a_secret_that_is_missing_is_asked_for(place: Place) -> None:
+    """It is in the object that was staged before the next process, and no source begins anew."""
+    one, other = "a secret of sixteen characters", "another one of as many"
+    log = place.log(SealingSecrets(one))
+    log.open()
+    log.begin_anew("eu", 100)
+    log.source("eu").add([stretch(1, 200)])
+    wait_until(lambda: log.slices("eu", 0, 0), "it is staged")
+    (found,) = log.slices("eu", 0, 0)
+    log.close()
+    data = keepalive(200)
+    assert not any(data in written for written in place.store.objects.values())
+    for secrets in (None, SealingSecrets(other)):
+        with pytest.raises(SourceError, match="was sealed with another secret than the map has") as told:
+            place.log(secrets).read(found)
+        assert not isinstance(told.value, SlotLost)
+    for secrets in (SealingSecrets(one), SealingSecrets(other, one)):
+        assert place.log(secrets).read(found).data == data
 
 
 def test_what_is_gone_because_nobody_needs_it_is_not_lost(opened: Callable[[], StagedLog]) -> None:
@@ -189,7 +214,7 @@ def test_a_source_is_connected_again_while_the_store_is_away(
 
 
 def test_another_folder_is_told_from_one_that_lost_what_is_staged(
-    place: Place, opened: Callable[[], StagedLog]
+    place: Place, opened: Callable[[], StagedLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = opened()
     assert place.index.lies_in() == "memory"
@@ -201,6 +226,10 @@ def test_another_folder_is_told_from_one_that_lost_what_is_staged(
     place.store.place = "elsewhere"
     with pytest.raises(ConfigError, match=r"elsewhere has none of 1 staged objects .* lacks, which is in memory"):
         opened()
+    with monkeypatch.context() as patch:
+        patch.setattr(staged_log, "_PROVING", 1)
+        with pytest.raises(ConfigError, match="has none of 1 or more staged objects"):
+            opened()
     place.store.objects.update(before.objects)
     moved = opened()
     assert place.index.lies_in() == "elsewhere", "all of it is there"

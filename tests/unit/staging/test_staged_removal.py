@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from kuvasz.errors import StateError
+from kuvasz.errors import StateError, StateTaken
+from kuvasz.staging import staged_removal
 from kuvasz.staging.staged_removal import StagedRemoval
 from kuvasz.staging.staged_room import StagedRoom
 from kuvasz.staging.staged_source import StagedSource
@@ -117,3 +119,59 @@ def test_a_group_that_is_behind_is_shown_and_told_once(
     monkeypatch.setattr(log.index, "groups", lambda: raised(StateError("away")))
     assert told() == 2
     assert log.removal.groups == found, "as they were seen last"
+
+
+def test_of_a_long_log_all_goes_without_waiting_for_the_next_look(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else hundreds of thousands of objects would take hours."""
+    monkeypatch.setattr("kuvasz.staging.staged_removal._SPENT_S", 60.0)
+    for number in range(2, 1001):
+        name = f"{number:04d}"
+        at = log.index.positions()["eu"]
+        piece = StagedSlice(
+            source="eu", first=number, last=number, through=at.lsn + 1, is_open=False, object=name, at=0, size=1
+        )
+        after = StagedPosition(lsn=at.lsn + 1, ended=at.lsn + 1, number=number)
+        log.index.append(name, [piece], {"eu": (at, after)})
+        log.store.put(name, b"x")
+    log.source.position = log.index.positions()["eu"]
+    log.source.applied = log.source.position.lsn
+    for _ in range(2):
+        log.turn()
+    assert (len(log.store.objects), len(log.index.objects())) == (0, 0)
+
+
+@pytest.mark.parametrize("fails", ["index", "store"])
+def test_that_nothing_goes_is_told_if_it_lasts(
+    log: Log, fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [time.monotonic()]
+    monkeypatch.setattr(staged_removal.time, "monotonic", lambda: clock[0])
+
+    def told() -> list[str]:
+        log.turn()
+        return [record.__dict__["error"] for record in caplog.records if "cannot go" in record.getMessage()]
+
+    with monkeypatch.context() as patch:
+        if fails == "index":
+            patch.setattr(log.index, "applied", lambda *_: raised(StateError("it takes too long")))
+        else:
+            log.store.is_away = True
+        assert told() == [], "what is away for a moment is told of elsewhere"
+        clock[0] += 61
+        assert [told(), told()] == [told()] * 2
+        (why,) = told()
+        assert ("it takes too long" if fails == "index" else "1 objects cannot be removed") in why
+    log.store.is_away = False
+    for _ in range(2):
+        told()
+    assert (log.store.objects, set(log.index.objects())) == ({}, set())
+    assert len(told()) == 1
+
+
+def test_that_the_lease_is_lost_is_not_for_the_log_to_tell(
+    log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(log.index, "applied", lambda *_: raised(StateTaken("another process applies")))
+    monkeypatch.setattr(staged_removal, "_STUCK_S", 0.0)
+    log.turn()
+    assert not caplog.records

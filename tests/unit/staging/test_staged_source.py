@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -130,3 +132,13 @@ def test_it_is_set_back(source: StagedSource) -> None:
     assert (source.known, source.applied) == (StagedPosition(lsn=92, ended=90, number=4, applied=80), 92)
     source.noted(92)
     assert source.known.applied == 92
+
+
+def test_what_another_process_stages_is_news_and_what_the_lake_has_is_none() -> None:
+    source = StagedSource("eu", None, StagedRoom(100), -1)
+    at = StagedPosition(lsn=100, ended=100, number=1, applied=50, past=7)
+    steps: list[tuple[dict[str, int], bool]] = [
+        ({}, True), ({}, False), ({"applied": 90}, False), ({"lsn": 120}, True), ({"lsn": 120, "number": 2}, True),
+        ({"lsn": 120, "number": 2, "past": 8}, True), ({"lsn": 120, "number": 2, "past": 8, "given_up": 1}, True),
+    ]  # fmt: skip
+    assert [source.follow(dataclasses.replace(at, **changes)) for changes, _ in steps] == [news for _, news in steps]

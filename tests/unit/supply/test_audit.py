@@ -30,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.process
 def test_what_has_no_hole_is_good(folder: Path, database: HoleDatabase, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.run(folder, database.url, TODAY) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -39,6 +40,7 @@ def test_what_has_no_hole_is_good(folder: Path, database: HoleDatabase, capsys: 
     assert sorted(database.asked) == [("Maven", "org.g:a", "1"), ("PyPI", "other", "3")]
 
 
+@pytest.mark.process
 def test_a_hole_fails_until_it_is_accepted_and_again_when_that_is_over(folder: Path, database: HoleDatabase) -> None:
     database.add("Maven", "org.g:a", "1", id="GHSA-1", aliases=["CVE-1"])
     assert audit.run(folder, database.url, TODAY) == 1
@@ -65,6 +67,7 @@ def test_an_entry_that_cannot_be_read_is_no_success(folder: Path, capsys: pytest
     )
 
 
+@pytest.mark.process
 def test_the_command_asks_for_all_that_is_locked(database: HoleDatabase, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit.main(["--osv", database.url]) == 0
     assert ("Maven", "org.postgresql:postgresql") in {key[:2] for key in database.asked}

@@ -27,6 +27,7 @@ def test_two_versions_of_a_package_are_asked_for_one_after_the_other() -> None:
     assert list(pip_audit.layers({})) == []
 
 
+@pytest.mark.process
 def test_pins_of_other_platforms_and_second_versions_are_asked_for_too(database: HoleDatabase) -> None:
     fixed = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "3"}]}]
     database.add("PyPI", "a", "2", id="GHSA-1", aliases=["CVE-1"], summary="it leaks", ranges=fixed)
@@ -43,6 +44,7 @@ def test_pins_of_other_platforms_and_second_versions_are_asked_for_too(database:
     assert sorted(database.asked) == [("PyPI", "a", "1"), ("PyPI", "a", "2"), ("PyPI", "b", "1")]
 
 
+@pytest.mark.process
 def test_a_database_that_does_not_answer_is_no_answer(database: HoleDatabase) -> None:
     database.status = 503
     with pytest.raises(DatabaseUnreachableError, match=f"^{re.escape(database.url)}: pip-audit ended with 1: "):

@@ -82,6 +82,7 @@ def test_everything_is_there_for_something(document: dict[str, Any], components:
     assert {one["bom-ref"] for one in components.values()} - reached == set()
 
 
+@pytest.mark.process
 def test_it_is_the_same_in_another_process_and_says_a_time_only_if_it_is_told(
     tmp_path: Path, text: str, document: dict[str, Any]
 ) -> None:

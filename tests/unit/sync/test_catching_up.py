@@ -114,6 +114,19 @@ def test_everything_is_not_there_while_a_table_is_in_an_error_that_passes(world:
     assert world.catching_up.is_done, "nobody waits for a person"
 
 
+def test_what_an_earlier_connection_brought_is_not_what_a_table_has_that_follows_the_next_one(world: World) -> None:
+    """A table that was in error is taken up again: until the source reconnects nothing has come for it."""
+    world.receive(600)
+    world.states.set("shop.items", world.name, State.NEW)
+    world.states.activate("shop.items", world.name, 2)
+    assert world.state is State.CATCHING_UP
+    assert not world.catching_up.is_done
+    world.progress.restarted(world.name, 2)
+    world.receive(600)
+    assert world.state is State.STREAMING
+    assert world.catching_up.is_done
+
+
 def test_everything_is_not_there_while_a_look_is_put_off(world: World) -> None:
     world.receive(600)
     assert world.state is State.STREAMING

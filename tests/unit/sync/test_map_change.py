@@ -15,6 +15,7 @@ import pytest
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
+from kuvasz.config.secrets import SecretFile
 from kuvasz.errors import ConfigError, LakeError, SourceRefused, StateError, TableError
 from kuvasz.source import conninfo, publication, slots
 from kuvasz.state.tables import State
@@ -293,6 +294,34 @@ def test_it_is_given_up_when_all_end(world: World) -> None:
         await asyncio.sleep(0.05)
         assert not world.sources.is_changing
         assert "eu begins" not in world.done
+
+    world.live(body)
+
+
+def test_a_file_of_a_url_that_goes_while_its_source_begins_ends_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a secret does that is mounted anew: what was read of it a moment before is what counts."""
+    password = world.folder / "password"
+    password.write_text("geheim")
+    url = f"postgresql://repl:${{file:{password}}}@new/new"
+    new = {"database": "new", "urls": [{"url": url, "sid": "new"}], "tables": {"parts": None}}
+    read = SecretFile.read
+
+    def read_once(part: SecretFile) -> str:
+        found = read(part)
+        password.unlink()
+        return found
+
+    async def body() -> None:
+        found = difference(world.config, world.read(ALL, adding=[new]))
+        monkeypatch.setattr(SecretFile, "read", read_once)
+        world.sources.change(map_change.take_over(world.sources, found))
+        while world.sources.is_changing:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.02)
+        assert world.sources.has_changed
+        assert world.done[-1] == "new begins"
 
     world.live(body)
 

@@ -9,6 +9,7 @@ from kuvasz.config import load, names, sources
 from kuvasz.config.model import Config
 from kuvasz.config.patterns.found_tables import SeenTable
 from kuvasz.config.sources import Source
+from kuvasz.errors import SourceTooLarge
 from kuvasz.source.catalog import mappable
 from kuvasz.state.memory import MemoryFeeds
 from kuvasz.sync import pattern_tables
@@ -38,10 +39,10 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
     return Servers(monkeypatch)
 
 
-def config(pattern: str = "public.*") -> Config:
+def config(pattern: str = "public.*", said: object = None, **options: object) -> Config:
     urls = [{"url": f"postgresql://repl@{sid}/shop", "sid": sid} for sid in ("eu", "us")]
     groups = [
-        {"database": "shop", "urls": urls, "tables": {pattern: None}},
+        {"database": "shop", "urls": urls, "tables": {pattern: said}, **options},
         {"database": "plain", "urls": [{"url": "postgresql:///plain"}], "tables": {"t": None}},
     ]
     return load.of_text(json.dumps({"databases": groups}), {}, Path())
@@ -176,3 +177,48 @@ def test_what_is_left_out_is_told_once(servers: Servers, caplog: pytest.LogCaptu
         one.tell(one.looked(config()))
     (record,) = caplog.records
     assert (record.levelname, record.source, record.table) == ("WARNING", "shop_eu", "bare")
+
+
+def test_of_tables_that_come_and_go_those_that_are_gone_are_forgotten(servers: Servers) -> None:
+    one = PatternTables(MemoryFeeds())
+    for number in range(100):
+        servers.has = {"shop_eu": (SeenTable(table=names.parse_table(f"bare_{number}"), has_key=False),)}
+        one.tell(one.looked(config()))
+    assert len(one._told) == 1
+
+
+def test_a_source_with_more_tables_than_it_may_have_keeps_those_it_had(servers: Servers) -> None:
+    """Whoever may create tables there would fill the lake, and the map of all others."""
+    feeds, few = MemoryFeeds(), config(max_tables=2)
+    (eu, *_) = sources.resolve(few)
+    one = PatternTables(feeds, may_keep=True)
+    servers.has = {"shop_eu": seen("items", "orders"), "shop_us": seen("items")}
+    one.looked(few)
+    version, servers.has["shop_eu"] = one.version, seen("items", "orders", "more")
+    for ask in (lambda: one.look("shop_eu", eu), lambda: pattern_tables.refuse_many("shop_eu", eu)):
+        with pytest.raises(
+            SourceTooLarge, match=r"shop_eu: 3 tables of it are like patterns .*, and at most 2 may be"
+        ):
+            ask()
+    assert one.version == version
+    assert tables(one.applied(few)) == {"shop_eu": ["items", "orders"], "shop_us": ["items"]}
+    servers.has["shop_eu"] = seen("items", "more")
+    pattern_tables.refuse_many("shop_eu", eu)
+    assert one.version == version, "whoever makes and drops tables has the source looked at no more often"
+    one.look("shop_eu", eu)
+    assert tables(one.applied(few))["shop_eu"] == ["items", "more"]
+
+
+def test_tables_that_no_pattern_takes_in_do_not_count(servers: Servers) -> None:
+    few = config("public.i*", {"except": ["items_*"]}, max_tables=1)
+    (eu, *_) = sources.resolve(few)
+    servers.has = {"shop_eu": seen("items", "items_1", "orders", "others")}
+    PatternTables(MemoryFeeds()).look("shop_eu", eu)
+    servers.has = {"shop_eu": seen("items", "invoices")}
+    with pytest.raises(SourceTooLarge):
+        PatternTables(MemoryFeeds()).look("shop_eu", eu)
+
+
+def test_a_source_without_patterns_is_not_asked(servers: Servers) -> None:
+    (*_, plain) = sources.resolve(config())
+    pattern_tables.refuse_many("nobody", plain)

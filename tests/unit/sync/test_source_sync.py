@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz import backoff
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import (
     ConfigError,
@@ -75,6 +76,8 @@ class Parts:
         self.resets = SimpleNamespace(is_replaced=False, forget_all=lambda: self.done.append("forgotten"))
         self.slot = SimpleNamespace(name="kuvasz_shop", drop=lambda: self.done.append("slot dropped"))
         self.setup = SimpleNamespace(target_lsn=77, start=self._start)
+        self.upgrades: list[bool | KuvaszError] = []  #: what comes of an attempt to take another cluster over
+        self.upgrade = SimpleNamespace(take_over=self._take_over)
         hours = SimpleNamespace(is_beside=lambda spec: spec.identifier in self.timed)
         server = SimpleNamespace(snapshot=lambda made, _: made)
         self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken, hours=hours, server=server)
@@ -91,6 +94,13 @@ class Parts:
             raise self.starts.pop(0)
         tables = tuple((spec, self.world.table(spec)) for spec in self.world.streamed)
         return Start(tables=tables, snapshot=self.snapshot, publications=("p",), is_waiting=False, system_id="7")
+
+    def _take_over(self) -> bool:
+        self.done.append("taken over")
+        found = self.upgrades.pop(0) if self.upgrades else False
+        if isinstance(found, KuvaszError):
+            raise found
+        return found
 
     async def _copy(self, spec: SourceTableSpec, *_: object) -> None:
         if spec.identifier in self.locked:
@@ -157,7 +167,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "_DEATH_S", 0.01)
     monkeypatch.setattr(source_sync, "_WAIT_S", 0.001)
     monkeypatch.setattr(source_sync, "FIRST_S", 0.001)
-    monkeypatch.setattr(source_sync, "Backoff", lambda: SimpleNamespace(next_s=lambda _: 0.001, reset=lambda: None))
+    waits = SimpleNamespace(next_s=lambda _=0.5: 0.001, reset=lambda: None)
+    monkeypatch.setattr(source_sync, "Backoff", lambda **_: waits)
 
 
 @pytest.fixture
@@ -233,7 +244,7 @@ def test_after_it_went_well_for_long_the_waits_begin_anew(
 ) -> None:
     resets: list[bool] = []
     waits = SimpleNamespace(next_s=lambda _: 0.001, reset=lambda: resets.append(True))
-    monkeypatch.setattr(source_sync, "Backoff", lambda: waits)
+    monkeypatch.setattr(source_sync, "Backoff", lambda **_: waits)
     monkeypatch.setattr(source_sync, "LAST_S", -1.0 if lasted else 60.0)
     world.parts.endings = [SourceError("the server went")]
     world.live(lambda: world.reads() == 2)
@@ -316,10 +327,93 @@ def test_the_map_may_say_that_it_begins_again_by_itself(tmp_path: Path, on_slot_
     world = World(tmp_path, on_slot_lost=on_slot_lost)
     world.parts.starts = [SourceReplaced("another cluster answers")]
     world.live(lambda: world.reads() > 0)
-    assert world.done[2:6] == ["left", "forgotten", "slot dropped", "start"]
+    assert world.done[2:7] == ["taken over", "left", "forgotten", "slot dropped", "start"]
     assert world.parts.resets.is_replaced
     assert world.parts.setup.target_lsn is None, "an end of another past is never reached"
     assert world.done.count("forgotten") == 1
+
+
+def test_a_stream_that_is_lost_in_each_copy_leaves_its_server_alone_for_longer_and_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with less WAL that the server keeps for slots than is written while tables are copied."""
+    monkeypatch.setattr(source_sync, "Backoff", backoff.Backoff)
+    world = World(tmp_path, on_slot_lost="resync")
+    world.parts.endings = [SlotLost("its WAL was removed", hint="start over") for _ in range(4)]
+    slept, shown = [], []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        shown.append((world.sync.error and world.sync.error.hint, world.sync.retry_at))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(world.sync._lifetime, "sleep", sleep)
+    world.live(lambda: world.reads() == 5)
+    assert world.done.count("forgotten") == 4
+    assert [seconds for seconds in slept if seconds != source_sync.FIRST_S] == [0.5, 1.0, 2.0]
+    waits = [(hint, at) for hint, at in shown if at is not None]
+    assert len(waits) == 3
+    assert all("max_slot_wal_keep_size" in hint for hint, _ in waits if hint is not None)
+    told = [vars(one) for one in caplog.records if vars(one).get("event") == "slot_lost" and "wait_s" in vars(one)]
+    assert [one["wait_s"] for one in told] == [0.5, 1.0, 2.0]
+    assert (world.sync.error, world.sync.retry_at) == (None, None)
+
+
+def test_who_is_left_alone_is_not_hopeless_though_it_never_got_over_its_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where two servers answer by turns: a process all of whose sources are hopeless ends."""
+    world = World(tmp_path, on_slot_lost="resync")
+    world.parts.starts = [SourceReplaced("another cluster answers") for _ in range(3)]
+    shown = []
+
+    async def sleep(_: float) -> None:
+        shown.append((world.sync.error, world.sync.retry_at is not None))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(world.sync._lifetime, "sleep", sleep)
+    world.live(lambda: world.reads() > 0)
+    assert (None, True) in shown
+    assert {error for error, _ in shown} == {None}
+
+
+def test_as_long_as_it_was_copied_for_nothing_its_server_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(source_sync.time, "monotonic", lambda: now[0])
+    losses = source_sync._SlotBackoff()
+    now[0] = 900.0
+    assert losses.wait_s(100.0, None, is_anew=False) == 0.0, "it streamed for days"
+    assert losses.wait_s(100.0, 899.0, is_anew=True) == 800.0
+    assert losses.wait_s(100.0, 860.0, is_anew=True) == 0.0, "it streamed again meanwhile"
+    now[0] = 90_000.0
+    assert losses.wait_s(100.0, None, is_anew=True) == 3600.0
+
+
+def test_what_pg_upgrade_has_made_is_gone_on_with(tmp_path: Path) -> None:
+    world = World(tmp_path, on_slot_lost="repair")
+    world.parts.starts = [SourceReplaced("another cluster answers"), SourceReplaced("another cluster answers")]
+    world.parts.upgrades = [SourceError("no route"), True]
+    world.live(lambda: world.reads() > 0)
+    assert "forgotten" not in world.done
+    assert world.done.count("taken over") == 2
+    assert world.sync.error is None
+
+
+def test_a_cluster_that_is_not_gone_on_with_is_looked_at_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_sync, "_LOOK_AGAIN_S", 0.0)
+    world.parts.starts = [SourceReplaced("another cluster answers")]
+    world.parts.upgrades = [False, SourceError("no route"), True]
+    world.live(lambda: world.reads() > 0)
+    assert world.done.count("taken over") == 3
+    assert "forgotten" not in world.done
+    assert (world.sync.is_lost, world.sync.error) == (False, None)
+
+
+def test_only_another_cluster_is_one_that_pg_upgrade_may_have_made(tmp_path: Path) -> None:
+    world = World(tmp_path, on_slot_lost="repair")
+    world.parts.starts = [SlotLost("the slot is gone")]
+    world.live(lambda: world.reads() > 0)
+    assert "taken over" not in world.done
 
 
 def test_a_start_over_that_fails_is_begun_again_from_its_beginning(tmp_path: Path) -> None:

@@ -21,8 +21,6 @@ from kuvasz.sync.stream import Stream
 from kuvasz.sync.watch.last_looks import LastLooks
 from tests.support.scene import Scene
 
-URL = "postgresql:///shop"
-
 
 class World(Scene):
     """A scene with its stream."""
@@ -241,12 +239,12 @@ def _stop_before(monkeypatch: pytest.MonkeyPatch, change: str, stop: Callable[[]
 
 
 def test_epochs_are_never_used_twice(world: World) -> None:
-    reader = world.stream.open(["one", "two"], "7", URL)
+    reader = world.stream.open(["one", "two"], "7")
     assert (reader.epoch, world.context.current.reader) == (0, reader)
     reader.epoch = 5
     world.stream.close(reader)
     assert world.context.current.reader is None
-    assert world.stream.open(["one"], "7", URL).epoch == 5
+    assert world.stream.open(["one"], "7").epoch == 5
 
 
 @pytest.mark.parametrize("is_before", [True, False])
@@ -313,7 +311,7 @@ def test_what_was_seen_of_an_old_primary_proves_nothing(world: World, monkeypatc
     table, starts = world.table(world.items), world.source_tables.gap_starts
     world.looks.begin([(world.items, table)], 500)
     starts.prove(Evidence.FILE, world.items, 490)
-    world.stream.open(["kuvasz_shop"], "7", URL)
+    world.stream.open(["kuvasz_shop"], "7")
     given["start"].on_rewound(100)
     assert world.looks.get(table.relation.oid) == Look(lsn=0, table=table)
     assert starts.proved_lsn(Evidence.FILE, [world.items]) == 100
@@ -324,5 +322,5 @@ def test_a_thread_that_routes_is_waited_for_when_the_life_has_ended(
 ) -> None:
     made: list[Any] = []
     monkeypatch.setattr(stream, "Reader", lambda *_, **options: made.append(options) or SimpleNamespace())
-    world.stream.open([], "7001", URL)
+    world.stream.open([], "7001")
     assert made[0]["on_left"] == world.context.lifetime.leave

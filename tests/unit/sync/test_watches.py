@@ -52,7 +52,14 @@ class World(Scene):
         )
         preparation: Any = SimpleNamespace(unfit=self.unfit)
         slot: Any = SimpleNamespace(looked=self.noted.append)
-        self.watches = Watches(self.context, patrol, partitions, publications, preparation, slot, asyncio.Lock())
+        upgrade: Any = SimpleNamespace(
+            look=lambda _: self.rests.append("looked"), found_whole=lambda: self.rests.append("whole"),
+            note_rest=lambda: self.rests.append("noted"),
+        )  # fmt: skip
+        self.rests: list[str] = []
+        self.watches = Watches(
+            self.context, patrol, partitions, publications, preparation, slot, upgrade, asyncio.Lock()
+        )
 
     def _note(self, what: str) -> None:
         self.looked.append(what)
@@ -149,6 +156,15 @@ def test_a_paused_table_whose_updates_would_fail_is_published_no_more(world: Wor
     assert set(world.source_tables.tables) == {world.others.key}
 
 
+def test_a_table_that_has_gone_since_the_look_is_no_mistake(world: World) -> None:
+    """As a member whose table is dropped, which another thread sees, while others wait to be moved."""
+    for spec in world.source.tables:
+        world.source_tables.tables[spec.key] = world.table(spec)
+    world.proved.bare = frozenset({"shop.gone/7"})
+    live(world, world.watches.patrol, lambda: len(world.fitted) > 1)
+    assert set(world.source_tables.tables) == {world.items.key, world.others.key}
+
+
 @pytest.mark.parametrize("is_following", [True, False])
 def test_what_a_start_has_doubts_of_is_looked_at_soon(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_following: bool
@@ -238,10 +254,12 @@ def test_where_nobody_waits_for_them_there_is_nothing_to_look_for(world: World) 
     assert live(world, lambda: world.watches.inserts(reader(0), start), lambda: False)  # type: ignore[arg-type]
 
 
-def test_a_source_that_makes_tables_without_end_does_not_go_on_without_them(world: World) -> None:
-    def look() -> None:
+@pytest.mark.parametrize("watch", ["partitions", "patrol"])
+def test_a_source_that_makes_tables_without_end_does_not_go_on_without_them(world: World, watch: str) -> None:
+    def look(*_: object) -> None:
         raise SourceTooLarge("10,001 tables of it are shop.events")
 
     world.partitions.look, world.partitions.has_any = look, True
+    world.proved.look = look
     with pytest.raises(SourceTooLarge):
-        live(world, world.watches.partitions, lambda: False)
+        live(world, getattr(world.watches, watch), lambda: False)

@@ -143,6 +143,23 @@ def test_a_history_shows_an_lsn_by_the_open_versions_of_its_snapshot(
     assert table.queries["trino"].endswith("OF 2 WHERE kvsz_end = TIMESTAMP '9999-01-01 00:00:00 UTC'")
 
 
+@pytest.mark.parametrize("time", ["9999-01-01", "9999-12-31 23:59:59.999999", "9999-12-31 23:00-05:00"])
+def test_a_history_at_the_end_of_all_times_shows_what_has_no_end(
+    config: Config, lake: dict[str, LineageView], time: str
+) -> None:
+    lake["a.b.items"] = view(*STEPS, kind=TableType.HISTORY)
+    _, table, code = ask(config, time=time)
+    assert (code, table.snapshot_id, table.rows) == (0, 3, "kvsz_end = '9999-01-01T00:00:00+00:00'")
+
+
+def test_a_history_at_the_first_of_all_times_shows_nothing(config: Config, lake: dict[str, LineageView]) -> None:
+    lake["a.b.items"] = view(*STEPS, kind=TableType.HISTORY)
+    _, table, code = ask(config, time="0001-01-01 00:00+14:00")
+    assert (code, table.rows) == (
+        0, "kvsz_start <= '0001-01-01T00:00:00+00:00' and kvsz_end > '0001-01-01T00:00:00+00:00'",
+    )  # fmt: skip
+
+
 def test_what_was_expired_is_said(config: Config, lake: dict[str, LineageView]) -> None:
     lake["a.b.items"] = view(*STEPS, first=2)
     lines, _, code = ask(config, lsns=["eu:0/150"])

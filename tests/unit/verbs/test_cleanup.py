@@ -27,7 +27,7 @@ class Servers:
         monkeypatch.setattr(conninfo, "connect", self.connect)
         monkeypatch.setattr(slots, "drop", self.drop_slot)
         monkeypatch.setattr(publication, "drop", self.drop_publication)
-        monkeypatch.setattr(publication, "load", lambda _, name: name if name in self.publications else None)
+        monkeypatch.setattr(publication, "exists", lambda _, name: name in self.publications)
 
     def connect(self, url: str) -> Any:
         if url in self.down:

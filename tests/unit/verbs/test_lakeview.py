@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from kuvasz.config.load import load
-from kuvasz.config.model import Config, LakeConfig
+from kuvasz.config.model import Config
 from kuvasz.errors import LakeError, SchemaError
 from kuvasz.lake.format import rule, source_positions, table_identity
 from kuvasz.model import SourcePosition
 from kuvasz.state.ports import Note
 from kuvasz.state.store import state_of
 from kuvasz.verbs import lakeview
+from kuvasz.verbs.catalogs import pyiceberg_catalog
 from kuvasz.verbs.lakeview import LakeTableView, LakeView
 from tests.support.lake_table import schema
 
@@ -36,7 +35,7 @@ def config(folder: Path, **lake: Any) -> Config:
 
 def make(found: Config, **properties: str) -> None:
     """Make a table as a running kuvasz would leave it."""
-    options = lakeview.catalog_properties(found.lake) | {"init_catalog_tables": "true"}
+    options = pyiceberg_catalog.catalog_properties(found.lake) | {"init_catalog_tables": "true"}
     catalog = SqlCatalog(found.lake.name, **options)
     catalog.create_namespace("shop")
     arrow = schema((1, "id", "long"), (2, "body", "string")).arrow()
@@ -101,43 +100,6 @@ def test_a_warehouse_that_is_there_is_written_and_left_as_it_was(tmp_path: Path)
     assert list((tmp_path / "wh").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("uri", "properties", "expected"),
-    [
-        ("jdbc:postgresql://db:5432/lake", {}, "postgresql+psycopg://db:5432/lake"),
-        ("jdbc:postgresql://db/lake?user=bo&password=p%40ss&ssl=true", {}, "postgresql+psycopg://bo:p%40ss@db/lake"),
-        ("jdbc:postgresql://db/lake?user=bo", {"jdbc.user": "al", "jdbc.password": "x/y"},
-         "postgresql+psycopg://al:x%2Fy@db/lake"),
-    ],
-)  # fmt: skip
-def test_a_jdbc_uri_is_read_as_java_reads_it(uri: str, properties: dict[str, str], expected: str) -> None:
-    lake = LakeConfig(uri=uri, warehouse="/wh", properties=properties)
-    found = lakeview.catalog_properties(lake)
-    assert (found["type"], found["uri"], found["init_catalog_tables"]) == ("sql", expected, "false")
-
-
-def test_a_catalog_that_python_cannot_read_is_told_without_its_secrets() -> None:
-    lake = LakeConfig(uri="jdbc:mysql://db/lake?password=geheim", warehouse="/wh")
-    with pytest.raises(LakeError) as caught:
-        lakeview.catalog_properties(lake)
-    assert caught.value.message == "lake.uri: jdbc:mysql://db/lake is no catalog that can be looked at without Spark"
-
-
-@pytest.mark.parametrize(
-    ("error", "is_to_be_made"),
-    [
-        (OperationalError("SELECT", {}, Exception("no such table: iceberg_tables")), True),
-        (ProgrammingError("SELECT", {}, SimpleNamespace(sqlstate="42P01")), True),  # type: ignore[arg-type]
-        (ProgrammingError("SELECT", {}, SimpleNamespace(sqlstate="42501")), False),  # type: ignore[arg-type]
-        (ValueError("no such table"), False),
-    ],
-)
-def test_a_catalog_whose_tables_a_start_makes_is_told_from_a_broken_one(
-    error: Exception, *, is_to_be_made: bool
-) -> None:
-    assert lakeview._is_to_be_made(error) is is_to_be_made
-
-
 def test_what_is_to_be_copied_again_has_no_position_at_the_next_start(tmp_path: Path) -> None:
     found = config(tmp_path)
     due, paused = Note(is_resync_due=True), Note(is_resync_due=True, paused_at=5.0)
@@ -157,7 +119,7 @@ def test_the_snapshots_of_a_table_are_seen_with_the_positions_in_them(tmp_path: 
     assert LakeView(found).lineage("shop.items") is None
     noted = {source_positions.PREFIX + "eu": source_positions.render(HERE)}
     make(found, **noted, **{table_identity.TYPE_PROPERTY: "history"})
-    table = SqlCatalog(found.lake.name, **lakeview.catalog_properties(found.lake)).load_table("shop.items")
+    table = SqlCatalog(found.lake.name, **pyiceberg_catalog.catalog_properties(found.lake)).load_table("shop.items")
     table.append(schema((1, "id", "long"), (2, "body", "string")).arrow().empty_table(), noted | {"other": "x"})
     seen = LakeView(found).lineage("shop.items")
     assert seen is not None

@@ -51,6 +51,16 @@ def test_what_is_noted_is_found_by_the_next_start(config: Config) -> None:
     }
 
 
+@pytest.mark.parametrize("is_due", [True, False], ids=["is to be compared", "was compared once"])
+def test_a_person_who_wants_a_copy_gets_no_comparison(config: Config, is_due: bool) -> None:
+    made = states(config)
+    made.resync("shop.items", "shop_eu", is_due=True, is_repair=True)
+    made.resync("shop.items", "shop_eu", is_due=is_due, is_repair=True)
+    offline.command(config, "resync", table="items", sid="eu")
+    found = states(config).get("shop.items", "shop_eu")
+    assert (found.is_resync_due, found.is_repair) == (True, False)
+
+
 def test_an_unknown_table_is_refused(config: Config) -> None:
     with pytest.raises(ConfigError, match="the map has no table 'nobody' of source 'eu'"):
         offline.command(config, "pause", table="nobody", sid="eu")

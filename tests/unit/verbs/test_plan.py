@@ -10,7 +10,7 @@ import pytest
 from kuvasz.config import sources as config_sources
 from kuvasz.config.load import load
 from kuvasz.config.sources import Source
-from kuvasz.errors import SlotLost
+from kuvasz.errors import SlotLost, SourceRefused
 from kuvasz.lake.format import table_identity
 from kuvasz.model import Column, SourcePosition
 from kuvasz.source.catalog import sizes
@@ -198,11 +198,11 @@ def test_a_slot_that_is_gone_lost_changes_if_the_lake_has_rows(tmp_path: Path) -
     with pytest.raises(SlotLost) as told:
         plan._with_slot(SOURCE, one, None, lake)
     assert told.value.message == "source shop_eu: slot kuvasz_shop_eu is gone, but the lake has rows of it"
-    for facts, why in (
-        ({"plugin": "wal2json"}, "its plugin is wal2json, not pgoutput"),
-        ({"invalidation_reason": "idle_timeout"}, "it was invalidated: idle_timeout"),
+    for facts, kind, why in (
+        ({"plugin": "wal2json"}, SourceRefused, "its plugin is wal2json, not pgoutput"),
+        ({"invalidation_reason": "idle_timeout"}, SlotLost, "it was invalidated: idle_timeout"),
     ):
-        with pytest.raises(SlotLost) as told:
+        with pytest.raises(kind) as told:
             plan._with_slot(SOURCE, one, dataclasses.replace(SLOT, **facts), lake)
         assert told.value.message == f"source shop_eu: slot kuvasz_shop_eu cannot be used: {why}"
 

@@ -6,7 +6,10 @@ catalog that keeps places of metadata files has that file be written here; one t
 
 from __future__ import annotations
 
-JAVA = """
+from kuvasz.lake.jvm.table_operations import PASSED_ON
+
+JAVA = (
+    """
 public class Staged implements TableOperations {
   private final TableOperations inner;
   private final Table table;
@@ -47,30 +50,12 @@ public class Staged implements TableOperations {
     return this.inner.io();
   }
 
-  public EncryptionManager encryption() {
-    return this.inner.encryption();
-  }
-
-  public String metadataFileLocation(String name) {
-    return this.inner.metadataFileLocation(name);
-  }
-
-  public LocationProvider locationProvider() {
-    return this.inner.locationProvider();
-  }
-
   public TableOperations temp(TableMetadata metadata) {
     return this.inner.temp(metadata);
   }
-
-  public long newSnapshotId() {
-    return this.inner.newSnapshotId();
-  }
-
-  public boolean requireStrictCleanup() {
-    return this.inner.requireStrictCleanup();
-  }
-
+"""
+    + PASSED_ON
+    + """
   public TableMetadata look() {
     return this.inner.refresh();
   }
@@ -130,5 +115,6 @@ public class Staged implements TableOperations {
   }
 }
 """
+)
 
 __all__ = ["JAVA"]

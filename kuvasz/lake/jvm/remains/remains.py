@@ -47,7 +47,7 @@ class Remains:
 
     def names(self) -> list[str]:
         """Return the tags and branches that keep snapshots, besides the table's own branch."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.java.refresh()
             return sorted(str(name) for name in self._handle.java.refs() if str(name) != _MAIN)
 
@@ -61,7 +61,7 @@ class Remains:
 
     def snapshots(self) -> list[int]:
         """Return the ids of all snapshots."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.java.refresh()
             known = self._handle.java.operations().current().snapshots()
             return [int(known.get(place).snapshotId()) for place in range(known.size())]
@@ -76,9 +76,19 @@ class Remains:
 
     def metadata(self) -> str:
         """Return where the metadata is that the catalog has now: another place after any commit; empty: unknown."""
-        with self._handle.asking():
+        with self._handle.changing():
             self._handle.java.refresh()
             return str(self._handle.java.operations().current().metadataFileLocation() or "")
+
+    def metadata_files(self) -> set[str]:
+        """Return the names of the metadata files that the table knows of: that of now, and those before it."""
+        with self._handle.asking():
+            paths = self._metadata_files(self._handle.to_read().operations().current())
+            return {path.rpartition("/")[2] for path in paths if path}
+
+    @staticmethod
+    def _metadata_files(now: Any) -> set[str]:  # noqa: ANN401 (Java metadata)
+        return {str(now.metadataFileLocation() or ""), *(str(entry.file()) for entry in now.previousFiles())}
 
     def rewrite_manifests(self, summary: Mapping[str, str]) -> None:
         """Write all manifests anew, so that they know of no file but those that are there.
@@ -163,8 +173,7 @@ class Remains:
         with self._handle.asking():
             java = self._handle.to_read()
             now = java.operations().current()
-            paths = {str(now.metadataFileLocation() or "")}
-            paths |= {str(entry.file()) for entry in now.previousFiles()}
+            paths = self._metadata_files(now)
             for snapshot in now.snapshots():
                 paths.add(str(snapshot.manifestListLocation() or ""))
             paths |= {str(manifest.path()) for manifest in self._manifests()}

@@ -7,10 +7,11 @@ from typing import Final
 
 from kuvasz import __version__
 from kuvasz.config.model import ClusterRole
+from kuvasz.errors import ConfigError
 from kuvasz.state.coordinator.database import CoordinatorDatabase, Session
 from kuvasz.state.coordinator.lease import TOGETHER, ClusterLease
 from kuvasz.state.ports import ClusterNode
-from kuvasz.state.shares.coordinated import held_targets
+from kuvasz.state.shares.coordinated import forget_holder, held_targets
 from kuvasz.state.staged.holders import held_sources
 
 #: A node that was not heard of for so many leases is forgotten.
@@ -40,6 +41,23 @@ SELECT name, host, pid, version, map, extract(epoch FROM since)::float8,
 FROM kuvasz.node WHERE cluster = %(cluster)s ORDER BY 1
 """
 _DRAIN = "UPDATE kuvasz.node SET drains = %s WHERE cluster = %s AND name = %s RETURNING 1"
+#: Whoever takes a lease waits for it.
+_TURN = "SELECT pg_advisory_xact_lock(hashtextextended('kuvasz ' || %(cluster)s, 0))"
+#: The one that several have together names any of them.
+_OF_NODE = """
+owner = %(node)s
+    AND cluster IN (%(cluster)s, %(reads)s, %(readers)s::text || %(node)s::text, %(appliers)s::text || %(node)s::text)
+"""
+#: It cannot renew what it has meanwhile.
+_LOCKED = f"SELECT FROM kuvasz.lease WHERE {_OF_NODE} ORDER BY cluster FOR UPDATE"
+_LIVES = f"""
+SELECT 1 FROM kuvasz.lease WHERE {_OF_NODE} AND until > clock_timestamp() AND does <> ALL(%(together)s)
+UNION ALL SELECT 1 FROM kuvasz.node
+WHERE cluster = %(cluster)s AND name = %(node)s AND seen > clock_timestamp() - %(lease)s
+"""
+#: Whatever it asks for if it wakes is refused.
+_END = f"UPDATE kuvasz.lease SET owner = NULL WHERE {_OF_NODE} AND until < clock_timestamp()"
+_FORGET_NODE = "DELETE FROM kuvasz.node WHERE cluster = %(cluster)s AND name = %(node)s"
 
 
 class NodeList:
@@ -89,11 +107,7 @@ class NodeList:
         Raises:
             StateError: The coordinator does not answer.
         """
-        lease = self._lease
-        given = {
-            "cluster": lease.cluster, "reads": lease.reads, "readers": lease.readers, "appliers": lease.appliers,
-            "together": list(TOGETHER),
-        }  # fmt: skip
+        lease, given = self._lease, self._given
         with self._database.session("list the nodes") as session:
             held, targets = held_sources(session, lease), held_targets(session, lease)
             return [
@@ -107,6 +121,33 @@ class NodeList:
                     _NODES, given
                 )
             ]  # fmt: skip
+
+    @property
+    def _given(self) -> dict[str, object]:
+        lease = self._lease
+        return {
+            "cluster": lease.cluster, "reads": lease.reads, "readers": lease.readers, "appliers": lease.appliers,
+            "together": list(TOGETHER), "lease": datetime.timedelta(seconds=lease.lease_s),
+        }  # fmt: skip
+
+    def forget(self, node: str) -> bool:
+        """Forget a node that is gone for good; return whether anything was known of it.
+
+        Raises:
+            ConfigError: It was heard of in time.
+            StateError: The coordinator does not answer.
+        """
+        given = {**self._given, "node": node}
+        with self._database.session("forget a node") as session, session.transaction():
+            session.execute(_TURN, given)
+            session.execute(_LOCKED, given)
+            if session.execute(_LIVES, given).fetchone() is not None:
+                raise ConfigError(
+                    f"cluster: process {node} was heard of within the last {self._lease.lease_s:g} s",
+                    hint="stop it first; one that is dead is not heard of for longer than `cluster.lease`",
+                )
+            known = [session.execute(query, given).rowcount for query in (_END, _FORGET_NODE)]
+            return any([*known, forget_holder(session, given)])
 
     def drain(self, node: str, *, drains: bool) -> bool:
         """Have a node give away what it holds, or have its share again; return whether there is such a node.

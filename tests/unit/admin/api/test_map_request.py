@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.config.load import load
 from tests.support.writable_world import WritableWorld
 
 
@@ -58,6 +59,31 @@ def test_what_is_faulty_new_or_cannot_follow_leaves_it_as_it_was(
     status, refused = world.ask("/api/map/import", body={"text": was.replace(before, after)})
     assert (status, told in refused["error"]) == (409, True), refused
     assert (world.file.read_text(), world.taken) == (was, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("LAKE.db", "ELSEWHERE.db", "lake.uri counts from the next start on"),
+        ("map: {", "copy: {from: 'postgresql://evil'}\nmap: {", "copy.from would be sent the password"),
+    ],
+)
+def test_what_is_secret_is_not_sent_elsewhere(world: WritableWorld, before: str, after: str, told: str) -> None:
+    """What stands beside a `${…}`, and what takes over a source's password, says where it goes."""
+    was = world.file.read_text()
+    before = before.replace("LAKE", str(world.file.parent / "lake"))
+    status, refused = world.ask("/api/map/import", body={"text": was.replace(before, after)})
+    assert (status, told in refused["error"]) == (409, True), refused
+    assert "kuvasz map import" in refused["hint"]
+    assert (world.file.read_text(), world.taken) == (was, [])
+
+
+def test_what_a_person_wrote_for_the_next_start_stays(world: WritableWorld) -> None:
+    text = world.file.read_text().replace("pipeline: {", "pipeline: {workers: 3, ")
+    world.file.write_text(text)
+    assert world.ask("/api/map/reload")[0] == 202
+    world.loaded = load(world.store)
+    assert world.ask("/api/map/import", body={"text": text.replace("# the end", "# really")})[0] == 202
 
 
 def test_a_map_is_longer_than_other_requests(world: WritableWorld) -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from kuvasz.admin.entries import records
+from kuvasz.admin.entries.list_query import ListQuery
 from kuvasz.errors import SourceError
 from kuvasz.state.tables import State
 from tests.support.admin_world import AdminWorld
@@ -41,6 +44,28 @@ def test_the_entries_are_listed_as_react_admin_asks(world: AdminWorld) -> None:
     ]  # fmt: skip
     assert [one["name"] for one in listed(world, "/api/tbl", filter='{"id":[1]}')[1]] == ["items"]
     assert [one["name"] for one in listed(world, "/api/tbl", filter='{"db_id":1,"name":"others"}')[1]] == ["others"]
+
+
+def test_what_takes_seconds_of_a_fleet_keeps_no_reader_waiting(
+    world: AdminWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five thousand groups took two seconds of the loop that sources are read on."""
+    threads: list[threading.Thread] = []
+    mapped, chosen = records.mapped_tables, ListQuery.chosen
+
+    def noted(known: Any, found: Any) -> Any:
+        threads.append(threading.current_thread())
+        return mapped(known, found)
+
+    def noted_too(query: ListQuery, entries: Any) -> Any:
+        threads.append(threading.current_thread())
+        return chosen(query, entries)
+
+    monkeypatch.setattr(records, "mapped_tables", noted)
+    monkeypatch.setattr(ListQuery, "chosen", noted_too)
+    assert world.ask("/api/map", method="GET")[0] == 200
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 def test_a_list_that_is_asked_for_wrongly_is_told_what_there_is(world: AdminWorld) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
+from kuvasz.admin import live_map
 from kuvasz.admin.entries.entry_answers import EntryAnswers
 from kuvasz.admin.entries.source_shelf import SourceShelf
 from kuvasz.config.load import load
@@ -78,6 +82,33 @@ def test_a_table_is_changed_with_all_else_that_the_map_says_of_it(world: Writabl
     )
     assert (status, after["target"]) == (200, "things")
     assert "    items: {target: things}    # all of them\n" in world.text
+
+
+def test_a_renamed_entry_keeps_its_number_where_kuvasz_ends_behind_the_change_of_the_map(
+    world: WritableWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class EndedError(Exception):
+        pass
+
+    def end(*_: object) -> None:
+        raise EndedError
+
+    shown = world.ask("/api/tbl/2", method="GET")[1]
+    monkeypatch.setattr(world.stored.numbers, "rename", end)
+    assert world.ask("/api/tbl/2", method="PUT", body={**shown, "name": "goods"})[0] == 500
+    assert "    goods:" in world.text
+    assert world.ask("/api/tbl/2", method="GET") == (200, {**shown, "name": "goods", "target": "others"})
+
+
+def test_a_name_that_was_refused_is_nobodys(world: WritableWorld) -> None:
+    shown = world.ask("/api/tbl/2", method="GET")[1]
+    world.busy = MapBusy("busy")
+    assert world.ask("/api/tbl/2", method="PUT", body={**shown, "name": "goods"})[0] == 409
+    world.busy = None
+    wrong = {**shown, "name": "goods", "partitions_regex": "g.*"}
+    assert world.ask("/api/tbl/2", method="PUT", body=wrong)[0] == 409
+    assert world.ask("/api/tbl/2", method="DELETE")[0] == 200
+    assert world.ask("/api/tbl", body={**shown, "name": "goods"})[1]["id"] == 3
 
 
 def test_a_source_keeps_its_password_where_it_comes_back_hidden(world: WritableWorld) -> None:
@@ -197,6 +228,24 @@ def test_what_does_not_go_together_is_a_conflict_that_changes_nothing(
     assert not world.file.with_name("map.yaml.before").exists()
 
 
+@pytest.mark.parametrize("body", ["", "{", "null", "[" * 60_000, "1" * 60_000, '"\\ud800"'])
+def test_a_body_that_is_no_json_object_is_told_whatever_it_is(world: WritableWorld, body: str) -> None:
+    status, refused = world.ask("/api/db", body=body)
+    assert (status, refused["code"], refused["error"]) == (400, "invalid_request", "the body is no JSON object")
+
+
+@pytest.mark.parametrize(("path", "body"), [("/api/db", {"name": "blog"}), ("/api/url/restart", {})])
+def test_what_only_has_to_wait_is_told_apart_from_what_never_goes(
+    world: WritableWorld, path: str, body: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program asks again for the one, as after `POST /api/map/reload`, and gives up the other."""
+    monkeypatch.setattr(live_map, "_SETTLE_S", 0.0)
+    world.busy = MapBusy("the map before it is still being put into use")
+    assert (world.ask(path, body=body)[1]["code"], world.ask(path, body=body)[0]) == ("map_busy", 409)
+    world.busy = None
+    assert world.ask("/api/db", body={"name": "shop"})[1]["code"] == "conflict"
+
+
 def test_a_file_that_a_person_changed_meanwhile_is_left_alone(world: WritableWorld) -> None:
     world.file.write_text(world.text + "# mine\n")
     status, told = world.ask("/api/db", body={"name": "blog"})
@@ -230,3 +279,34 @@ def test_all_sources_are_begun_again_when_that_is_asked(world: WritableWorld) ->
     world.busy = MapBusy("it is busy", hint="later")
     assert world.ask("/api/url/restart")[0] == 409
     assert world.ask("/api/db", body={"name": "blog"})[0] == 409
+
+
+def test_sources_are_begun_again_when_a_change_that_is_being_written_is_taken_over(
+    world: WritableWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the change would be in the file, refused to whoever asked for it, and in no map that runs."""
+    is_writing, may_write = threading.Event(), threading.Event()
+    exchange = world.store.exchange
+
+    def slow(text: str, digest: str) -> None:
+        is_writing.set()
+        may_write.wait(10)
+        exchange(text, digest)
+
+    monkeypatch.setattr(world.store, "exchange", slow)
+
+    async def both(client: aiohttp.ClientSession, url: str) -> list[int]:
+        address = world.stored.address.find()
+        assert address is not None
+        headers = {"Authorization": f"Bearer {address.token}"}
+        table = {"db_id": 1, "name": "posts", "type": "clone", "target": "posts"}
+        added = asyncio.create_task(client.post(f"{url}/api/tbl", json=table, headers=headers))
+        await asyncio.to_thread(is_writing.wait, 10)
+        begun = asyncio.create_task(client.post(f"{url}/api/url/restart", headers=headers))
+        await asyncio.sleep(0.2)
+        assert world.taken == []
+        may_write.set()
+        return [answer.status for answer in await asyncio.gather(added, begun)]
+
+    assert world.live(both) == [200, 200]
+    assert [one.changed[0].added for one in world.taken] == [("posts",), ()]

@@ -31,6 +31,22 @@ def test_the_password_goes_to_nobody_else(given: str) -> None:
         with_password(given, SHOWN, "postgresql://repl:pw@a,b:5432/shop")
 
 
+@pytest.mark.parametrize(
+    "query",
+    ["host=evil", "sslmode=require&h%6Fst=evil", "hostaddr=192.0.2.1", "port=1", "user=x", "service=evil", "host"],
+)
+def test_no_parameter_leads_the_password_elsewhere(query: str) -> None:
+    """Those of a url's query outrank what stands before it (libpq, "Connection URIs")."""
+    raw = "postgresql://repl:pw@a,b:5432/shop"
+    with pytest.raises(RequestRefused, match="none for that place"):
+        with_password(f"{SHOWN}?{query}", SHOWN, raw)
+    with pytest.raises(RequestRefused, match="none for that place"):
+        with_password(SHOWN, f"{SHOWN}?{query}", f"{raw}?{query}")
+    assert with_password(f"{SHOWN}?{query}&sslmode=require", f"{SHOWN}?{query}", f"{raw}?{query}").endswith(
+        "=require"
+    )
+
+
 def test_a_url_that_is_one_reference_has_no_password_to_take() -> None:
     with pytest.raises(RequestRefused, match="nobody knows which part"):
         with_password(SHOWN, SHOWN, "${URL}")

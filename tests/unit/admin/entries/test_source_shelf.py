@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from kuvasz.admin.entries.source_shelf import SourceShelf
 from kuvasz.config.model import Config
 from kuvasz.errors import SourceError
@@ -66,17 +68,24 @@ def test_an_answer_that_nobody_thought_of_is_no_answer(tmp_path: Path) -> None:
     assert asyncio.run(SourceShelf(take).look(config(tmp_path))) == {"crm": []}
 
 
-def test_who_does_not_answer_is_asked_again(tmp_path: Path) -> None:
-    servers = Servers("eu", "us")
-    shelf, map_ = SourceShelf(servers.take), config(tmp_path)
+@pytest.mark.parametrize("anew", [True, False])
+def test_who_does_not_answer_is_asked_again_after_a_while_or_when_somebody_wants_it(
+    tmp_path: Path, *, anew: bool
+) -> None:
+    """Each list would wait for a server that is down as long as a connection may take."""
+    servers, now = Servers("eu", "us"), [100.0]
+    shelf, map_ = SourceShelf(servers.take, lambda: now[0]), config(tmp_path)
 
     async def run() -> None:
         assert await shelf.look(map_) == {"crm": []}
         servers.away.clear()
-        assert await shelf.look(map_) == {"shop": [], "crm": []}
+        now[0] = 129.0
+        assert await shelf.look(map_) == {"crm": []}
+        now[0] = 129.0 if anew else 130.0
+        assert await shelf.look(map_, anew=anew) == {"shop": [], "crm": []}
 
     asyncio.run(run())
-    assert sorted(servers.asked) == ["crm", "eu", "eu", "us"]
+    assert sorted(servers.asked) == [*(["crm"] if anew else []), "crm", "eu", "eu", "us"]
 
 
 def test_a_group_with_other_sources_is_asked_again_and_one_that_left_is_forgotten(tmp_path: Path) -> None:

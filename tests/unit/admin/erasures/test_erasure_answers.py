@@ -80,7 +80,8 @@ def test_a_row_is_asked_for_by_its_key(world: World) -> None:
     assert world.ask("/api/erasure", body={"table": "items", "sure": True})[0] == 409
     status, noted = world.ask("/api/erasure", body={"table": "items", "key": ["a=4711"], "sid": "us", "sure": True})
     assert (status, "4711" in str(noted)) == (202, False)
-    assert asked[-1] == {"sid": ("us",), "table": ("items",), "key": ("a=4711",), "with_tags": (False,)}
+    switches = {"with_tags": (False,), "with_unclear": (False,)}
+    assert asked[-1] == {"sid": ("us",), "table": ("items",), "key": ("a=4711",), **switches}
     assert world.erasures.begin(noted["id"]).key == ("a=4711",)
 
 

@@ -9,7 +9,7 @@ import pytest
 from kuvasz.admin.erasures.erasure_book import ErasureBook, ErasureOrder
 from kuvasz.errors import StateError
 
-ROW = ErasureOrder(sid="de", table="shop.items", key=("4711", "x"), with_tags=True)
+ROW = ErasureOrder(sid="de", table="shop.items", key=("4711", "x"), with_tags=True, with_unclear=True)
 
 
 def test_one_is_due_until_it_has_ended(tmp_path: Path) -> None:

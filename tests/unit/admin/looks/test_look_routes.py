@@ -31,6 +31,7 @@ _COMMANDS_ALONE = {
     "cluster nodes": "it asks the coordinator, also where no kuvasz runs",
     "cluster groups": "it asks the coordinator, also where no kuvasz runs",
     "cluster retire": "it tells the coordinator, also where no kuvasz runs",
+    "cluster forget": "it tells the coordinator, and looks that no such process runs",
     "cluster promote": "it tells the coordinator, also where no kuvasz runs",
     "cluster drain": "it tells the coordinator, also where no kuvasz runs",
 }

@@ -305,6 +305,43 @@ def test_what_is_dropped_while_it_is_sent_is_not_taken_for_something_else(
     assert world.step() == [("t", 1), ("t", 2), ("t", 3)]
 
 
+def test_a_source_that_floods_costs_no_other_what_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns one may rename a column without end, while the webhook does not answer."""
+    monkeypatch.setattr(webhook_module, "_MOST_WAITING", 4)
+    world.why = "it answers 503"
+    world.hook.hear(NoticeKind.ERROR, event(1) | {"source": "eu"})
+    world.hook.hear(NoticeKind.ERROR, event(2) | {"source": "us"})
+    sent = world.send
+
+    def send(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        for number in range(3, 20):
+            world.hook.hear(NoticeKind.ERROR, event(number) | {"source": "bad"})
+        sent(url, body, headers)
+
+    world.hook._send = send
+    assert world.step() == []
+    world.why, world.hook._send = "", sent
+    assert world.step() == [("t", 1), ("t", 2), ("t", 18), ("t", 19)]
+
+
+def test_of_what_is_dropped_while_others_are_sent_nothing_is_taken_for_theirs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_module, "_MOST_WAITING", 4)
+    sent = world.send
+
+    def send(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        if not world.taken:
+            for number in (4, 5, 6, 7):
+                world.hook.hear(NoticeKind.ERROR, event(number) | {"source": "bad"})
+        sent(url, body, headers)
+
+    world.hook._send = send
+    for number, source in ((1, "eu"), (2, "us"), (3, "bad")):
+        world.hook.hear(NoticeKind.ERROR, event(number) | {"source": source})
+    assert world.step() == [("t", 1), ("t", 2), ("t", 3), ("t", 6), ("t", 7)]
+
+
 def test_a_bug_or_a_lake_that_fails_ends_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
     world.about.commit("a")
     world.about.commits_after = lambda *_: 1 / 0  # type: ignore[method-assign,assignment,return-value]
@@ -319,3 +356,29 @@ def test_what_is_kept_and_cannot_be_read_is_none(world: World) -> None:
     world.about.commit("a", at=PAST)
     world.start()
     assert world.step() == []
+
+
+def failed(number: int, code: str = "source_failed") -> dict[str, Any]:
+    return event(number) | {"event": code, "source": "eu", "table": None, "fields": {"error": "refused"}}
+
+
+def test_a_source_that_fails_is_told_of_as_it_begins_and_when_it_is_over_also_by_the_next_process(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(webhook_module.time, "time", lambda: now)
+    for number in range(5):
+        world.hook.hear(NoticeKind.ERROR, failed(number))
+    assert world.step() == [(None, 0)]
+    world.start()
+    world.hook.hear(NoticeKind.ERROR, failed(10))
+    assert world.step() == [], "though it was heard before anybody knew what had been told"
+    world.start()
+    world.hook.hear(NoticeKind.ERROR, failed(20))
+    world.hook.hear(NoticeKind.ERROR, failed(21, "reader.streaming"))
+    assert world.step() == []
+    now += 60
+    assert world.step() == [(None, 21)]
+    assert world.step() == []
+    world.hook.hear(NoticeKind.ERROR, failed(22))
+    assert world.step() == [(None, 22)]

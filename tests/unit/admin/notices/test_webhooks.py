@@ -86,7 +86,7 @@ def test_those_of_another_map_take_their_place_and_the_others_are_left_alone(
             while len(made.all) < 3:  # noqa: ASYNC110 (it tells nobody)
                 await asyncio.sleep(0.01)
         assert made.all[0] is first
-        log.tell(Event.TABLE_FAILED, table="shop.items", error="x")
+        log.tell(Event.TABLE_FAILED, table="shop.others", error="x")
         await asyncio.to_thread(
             wait_until, lambda: waiting() == {"hooks.example.com": 2, "two": 2, "three": 1}, lambda: str(waiting())
         )

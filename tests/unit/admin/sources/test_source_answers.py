@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kuvasz.admin import live_map
 from kuvasz.config.load import Loaded
+from kuvasz.errors import MapBusy
 from tests.support.writable_world import WritableWorld
 
 NEW = {"database": "shop", "sid": "de", "url": "postgresql://repl:pw@de/shop"}
@@ -35,6 +37,16 @@ def test_sources_are_listed_by_patterns(world: WritableWorld) -> None:
     assert world.ask("/api/source/shop", method="GET")[0] == 404
     status, refused = world.ask("/api/source?group=x", method="GET")
     assert (status, refused["error"]) == (400, "the unknown parameter 'group'")
+
+
+@pytest.mark.parametrize(("path", "method"), [("/api/source", "POST"), ("/api/source/shop_us", "DELETE")])
+def test_what_only_has_to_wait_is_told_by_its_code(
+    world: WritableWorld, path: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_map, "_SETTLE_S", 0.0)
+    world.busy = MapBusy("the map before it is still being put into use")
+    status, refused = world.ask(path, method=method, body={**NEW, "unchecked": True})
+    assert (status, refused["code"]) == (409, "map_busy")
 
 
 def test_a_source_is_looked_at_and_added_with_the_comments_kept(world: WritableWorld) -> None:

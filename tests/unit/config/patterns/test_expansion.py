@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from kuvasz.config.patterns.found_tables import LeftOut, SeenTable
 
 EU, US = "shop_eu", "shop_us"
 PLAIN: Mapping[str, Any] = {"public.*": None}
+
+#: Makes of binary digits names that differ in case alone.
+CASES = str.maketrans("01", "aA")
 
 
 def config(tables: Mapping[str, Any], *more: Mapping[str, Any]) -> Config:
@@ -43,7 +46,7 @@ def test_each_source_has_the_tables_that_it_has() -> None:
     found = expansion.expanded(config(PLAIN), {EU: seen("items", "orders", "other.x"), US: seen("items")})
     items = {"public.items": "kuvasz.items"}
     assert mapped(found) == {EU: items | {"public.orders": "kuvasz.orders"}, US: items}
-    assert [source.patterns for source in sources.resolve(found)] == [(names.parse_table("public.*"),)] * 2
+    assert [source.patterns for source in sources.resolve(found)] == [(sources.Pattern(key="public.*"),)] * 2
     (target, _) = sources.targets(found)
     assert (target.has_sid, len(target.feeds)) == (True, 2)
 
@@ -128,6 +131,14 @@ def test_of_two_tables_of_one_target_the_first_keeps_it() -> None:
     assert one.hint == 'give the pattern `target: "{schema}_{table}"`, or the table an entry of its own'
 
 
+def test_a_table_of_public_keeps_its_target_from_those_of_another_source_that_were_there_with_it() -> None:
+    """Whoever owns the first source of the map could take all names that the others have in `public`."""
+    everywhere = config({"*.*": None})
+    found = expansion.expanded(everywhere, {EU: seen("mine.items"), US: seen("items")})
+    assert mapped(found) == {EU: {}, US: {"public.items": "kuvasz.items"}}
+    assert left_out(found) == [(EU, "mine.items", "*.*")]
+
+
 def test_a_target_of_another_group_is_left_to_that() -> None:
     other = {
         "database": "old", "urls": [{"url": "postgresql://repl@old/shop", "sid": "old"}],
@@ -185,3 +196,35 @@ def test_a_place_is_that_of_the_pattern(tmp_path: Path) -> None:
     loaded = load.load(tmp_path / "map.yaml", {})
     known = dataclasses.replace(loaded, config=expansion.expanded(loaded.config, {"shop": seen("items")}))
     assert known.place_of("shop", "items", "filter").endswith("map.yaml:5:19: ")
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+@pytest.mark.parametrize("name", [lambda n: f"s{n}.items", lambda n: f'public."{n:012b}"'.translate(CASES)])
+def test_many_tables_of_one_target_take_work_in_proportion(
+    monkeypatch: pytest.MonkeyPatch, name: Callable[[int], str], *, is_at_once: bool
+) -> None:
+    """Whoever owns a source may have any number of them, at once or one after another."""
+    asked = 0
+    target_name = sources.target_name
+
+    def counted(*given: Any) -> tuple[str, str]:
+        nonlocal asked
+        asked += 1
+        return target_name(*given)
+
+    monkeypatch.setattr(sources, "target_name", counted)
+
+    def work(tables: int) -> int:
+        nonlocal asked
+        asked = 0
+        there = tuple(
+            dataclasses.replace(one, since=0 if is_at_once else number)
+            for number, one in enumerate(seen(*map(name, range(tables))))
+        )
+        found = expansion.expanded(config({"*.*": None}), {EU: there})
+        assert len(mapped(found)[EU]) == 1
+        assert len(left_out(found)) == tables - 1
+        return asked
+
+    twenty, forty, eighty = work(20), work(40), work(80)
+    assert eighty - forty <= 2.1 * (forty - twenty), (twenty, forty, eighty)

@@ -154,6 +154,17 @@ def test_it_is_written_by_the_clock(world: LocalWorld, monkeypatch: pytest.Monke
     about.stop()
 
 
+def test_what_is_not_lost_by_waiting_is_written_every_second_time(world: LocalWorld) -> None:
+    about = world.lake.about
+    for number in (1, 2):
+        about.tell("events", [{"happened_at": AT, "number": number}])
+        about.tell("sources", [{"seen_at": AT, "source": f"eu{number}"}])
+        about._flush(number)
+        assert world.table(EVENTS).num_rows == number
+        assert ("_kuvasz.sources" in world.catalog.stored) is (number == 2)
+    assert sorted(world.table("_kuvasz.sources").column("source").to_pylist()) == ["eu1", "eu2"]
+
+
 def test_its_tables_are_maintained_and_nobody_s_targets(world: LocalWorld) -> None:
     world.prepare("eu")
     world.applied(work(Sender().one(insert(1))))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,8 +10,8 @@ from hypothesis import strategies as st
 from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.chunks import Chunk, Cut
 from kuvasz.lake.table.write_era import WriteEra
-from kuvasz.model import Relation, Segment, SourcePosition, TableType, Truncation
-from tests.support.changes import ITEMS, Sender, insert, relation
+from kuvasz.model import Column, Relation, Segment, SourcePosition, TableType, Truncation
+from tests.support.changes import INT4, ITEMS, Sender, insert, relation
 
 WIDER = relation(oid=7)
 
@@ -59,7 +61,7 @@ def flat(cut: Cut) -> list[tuple]:
 @given(streams(), st.dictionaries(st.sampled_from(["eu", "us"]), st.integers(0, 12_000)), st.integers(1, 2000))
 def test_cutting_is_a_filter(made: tuple, accepted: dict[str, int], chunk_bytes: int) -> None:
     changes, events = made
-    cut = chunks.cut(changes, accepted, chunk_bytes, TableType.APPEND)
+    cut = chunks.cut(changes, accepted, chunk_bytes, is_soft=True)
     kept = [event for event in events if event[1] >= accepted.get(event[0], 0)]
     for source in ("eu", "us"):
         assert [event for event in flat(cut) if event[0] == source] == [e[:4] for e in kept if e[0] == source]
@@ -139,7 +141,7 @@ def test_the_newest_commit_time_need_not_be_that_of_the_last_transaction() -> No
 @given(streams(), st.integers(1, 2000))
 def test_a_clone_shows_the_same_with_fewer_truncations_of_the_same_rows(made: tuple, chunk_bytes: int) -> None:
     changes, _ = made
-    all_of = chunks.cut(changes, {}, chunk_bytes, TableType.APPEND)
+    all_of = chunks.cut(changes, {}, chunk_bytes, is_soft=True)
     cut = chunks.cut(changes, {}, chunk_bytes)
     assert (cut.rows, cut.positions, cut.bytes_of) == (all_of.rows, all_of.positions, all_of.bytes_of)
     for source in ("eu", "us"):
@@ -181,8 +183,64 @@ def test_a_truncation_of_another_table_or_time_stays() -> None:
     assert kinds(cut) == [("eu", 0), ("eu", 1), ("eu", 0), ("eu", 0)]
 
 
-@pytest.mark.parametrize("kind", [TableType.APPEND, TableType.HISTORY, TableType.CHANGELOG])
-def test_what_shows_more_than_the_last_row_has_all_truncations(kind: TableType) -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_soft", "wanted"),
+    [
+        (TableType.HISTORY, False, [("eu", 1), ("eu", 0)] * 2),
+        (TableType.CLONE, True, [("eu", 1), ("eu", 0)] * 2),
+        (TableType.APPEND, False, [("eu", 2), ("eu", 0), ("eu", 0)]),
+        (TableType.CHANGELOG, False, [("eu", 2), ("eu", 0)]),
+    ],
+)
+def test_what_shows_more_than_the_last_row_has_all_truncations_that_it_shows(
+    kind: TableType, is_soft: bool, wanted: list[tuple[str, int]]
+) -> None:
+    """Each ends rows at a time of its own, or is a row, which are then put together, or takes nothing away."""
     eu = Sender()
-    cut = chunks.cut([eu.one(insert(1)), eu.truncation(), eu.one(insert(2)), eu.truncation()], {}, 1 << 20, kind)
-    assert kinds(cut) == [("eu", 1), ("eu", 0)] * 2
+    changes = [eu.one(insert(1)), eu.truncation(), eu.one(insert(2)), eu.truncation()]
+    cut = chunks.cut(changes, {}, 1 << 20, kind, is_soft=is_soft)
+    assert kinds(cut) == wanted
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize(("kind", "is_soft"), [(TableType.HISTORY, False), (TableType.CLONE, True)])
+def test_a_flood_of_truncations_in_a_transaction_ends_rows_once(
+    kind: TableType, is_soft: bool, is_whole: bool
+) -> None:
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    flood: list[Segment | Truncation] = []
+    for number in range(500):
+        flood += [
+            eu.segment([(lsn, [insert(number)])], is_open=not is_whole),
+            eu.truncation(lsn, is_open=not is_whole),
+        ]
+    last = eu.segment([(lsn, [insert(7)])], is_open=not is_whole)
+    cut = chunks.cut([*flood, last], {}, 1 << 20, kind, counts=is_soft, is_soft=is_soft)
+    assert kinds(cut) == [("eu", 500), ("eu", 0), ("eu", 1)]
+    joined = cut.steps[0]
+    assert isinstance(joined, Chunk)
+    assert joined.facts is not None
+    assert joined.facts.ordinals().tolist() == list(range(0, 1000, 2)), "each keeps its place among the events"
+
+
+def test_a_flood_of_truncations_that_are_rows_is_two_files() -> None:
+    eu = Sender()
+    flood = [change for number in range(500) for change in (eu.one(insert(number)), eu.truncation())]
+    cut = chunks.cut(flood, {}, 1 << 20, TableType.CHANGELOG)
+    assert kinds(cut) == [("eu", 500), ("eu", 0)]
+    truncation = cut.steps[1]
+    assert isinstance(truncation, Truncation)
+    facts = chunks.facts_of(truncation)
+    assert facts.commit_lsn.tolist() == [one.commit_lsn for one in flood[1::2] if isinstance(one, Truncation)]
+    assert facts.row_end.tolist() == list(range(1, 501))
+
+
+def test_truncations_that_are_rows_stay_apart_where_they_are_seen_at_other_times_or_of_other_columns() -> None:
+    eu = Sender()
+    lsn = eu.commit_lsn()
+    whole, goes_on = eu.truncation(), eu.truncation(lsn, is_open=True)
+    altered = dataclasses.replace(eu.truncation(), relation=relation(oid=ITEMS.oid, table=WIDER.table))
+    other = dataclasses.replace(eu.truncation(), relation=relation(Column(name="more", pg_type=INT4)))
+    cut = chunks.cut([whole, altered, other, goes_on], {}, 1 << 20, TableType.CHANGELOG)
+    assert [len(step.others) for step in cut.steps if isinstance(step, Truncation)] == [1, 0, 0]

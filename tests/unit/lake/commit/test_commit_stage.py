@@ -1,4 +1,4 @@
-"""A commit that hangs returns at the moment at which it is given up."""
+"""Commits that are there although they were refused, or given up."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kuvasz.errors import ForeignChange
 from kuvasz.lake.commit import lanes
 from kuvasz.lake.commit.commit_stage import CommitStage
 from kuvasz.lake.commit.lanes import Ticket
@@ -18,7 +19,8 @@ from kuvasz.lake.table.table_lock import TableLock
 from kuvasz.lake.table.write_era import WriteEra
 from kuvasz.model import SourcePosition, TableType
 from kuvasz.ports import Failure, TableWork
-from tests.support.changes import TARGET, Sender
+from tests.support.changes import ITEMS, SAME, TARGET, Sender, delete, feed, insert, target, update, work
+from tests.support.local_lake import LocalWorld
 from tests.support.waiting import wait_until
 
 
@@ -35,7 +37,9 @@ class Table:
         self.open, self.commits = Open(), SimpleNamespace(in_flight=set(), discard=lambda _: None, make=self.commit)
         self.definition = SimpleNamespace(identities=0, lock=threading.RLock())
         self.columns = SimpleNamespace(shapes=SimpleNamespace(want_facts=False))
-        self.target = SimpleNamespace(type=TableType.CLONE, group=None, has_members=False, has_sid=True)
+        self.target = SimpleNamespace(
+            type=TableType.CLONE, group=None, has_members=False, has_sid=True, is_soft=False
+        )
         self.answers = threading.Event()
 
     def follow(self) -> None:
@@ -44,6 +48,24 @@ class Table:
     def commit(self, _: object, positions: dict) -> int:
         self.positions.update(positions)
         return 1
+
+
+@pytest.mark.parametrize("table_type", list(TableType))
+def test_a_commit_that_is_refused_because_it_is_there_is_not_made_again(
+    local_world: LocalWorld, table_type: TableType
+) -> None:
+    def refuse() -> None:
+        raise ForeignChange("what it brings is there already")
+
+    local_world.lake.prepare(target(table_type=table_type), feed("eu"), ITEMS)
+    local_world.copy("eu", (1, 1, "a"), (2, 2, "b"), (3, 3, "c"))
+    eu = Sender()
+    local_world.stored().after_commit.append(refuse)
+    local_world.applied(work(eu.one(insert(4, 4), update(2, 22, SAME), delete(3))))
+    assert local_world.orphans() == []
+    local_world.applied(work(eu.one(insert(5, 5), update(1, 11, SAME))))
+    rows = {TableType.CLONE: 4, TableType.APPEND: 7, TableType.HISTORY: 7, TableType.CHANGELOG: 8}
+    assert local_world.table(TARGET).num_rows == rows[table_type]
 
 
 def test_a_commit_that_returns_as_it_is_given_up_has_one_outcome(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kuvasz.errors import LakeError, OutcomeUnknown
+from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown
 from kuvasz.lake.commit import lanes
 from kuvasz.lake.commit.group_commit import GroupCommits, GroupPart
 from kuvasz.ports import Failure, Pending, Receipt, TableWork
@@ -96,6 +96,33 @@ def test_a_commit_that_nobody_answered_is_looked_up(
     assert numbers(world) == (90, 110)
     assert (world.snapshots(A), world.snapshots(B)) == (before[0] + 1, before[1] + 1)
     assert world.catalog.joint().dropped == []
+
+
+def test_a_commit_that_comes_while_it_is_written_anew_is_found(
+    world: LocalWorld, send: Callable[[int, int], list[TableWork]]
+) -> None:
+    """Nobody answered it, and nobody had seen it: what it brings is refused then, for it is there."""
+    joint = world.catalog.joint()
+    seen: list[LocalStaged] = []
+    swap = joint.swap
+
+    def lose(staged: Sequence[LocalStaged]) -> list[str]:
+        seen.extend(staged)
+        world.stored(A).before_commit.append(come)
+        joint.swap = swap  # type: ignore[method-assign]
+        raise OutcomeUnknown("the connection was lost")
+
+    def come() -> None:
+        assert swap(seen) == []
+        raise ForeignChange("what it brings is there already")
+
+    joint.swap = lose  # type: ignore[method-assign]
+    before = world.snapshots(A), world.snapshots(B)
+    world.commit(world.lake.write(send(90, 110)))
+    assert numbers(world) == (90, 110)
+    assert (world.snapshots(A), world.snapshots(B)) == (before[0] + 1, before[1] + 1)
+    world.applied(*send(80, 120))
+    assert numbers(world) == (80, 120)
 
 
 def test_a_table_that_fails_is_left_out_and_the_others_go_on(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kuvasz.errors import LakeError
+from kuvasz.lake.commit import chunks
 from kuvasz.lake.commit.bundles import sources_of
 from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.file_io import file_io
-from kuvasz.model import Operations, TableType, Truncation
-from tests.support.changes import ITEMS, TARGET, Sender, again, delete, feed, insert, target, update, work
+from kuvasz.model import Operations, Segment, TableType, Truncation
+from tests.support.changes import ITEMS, SAME, TARGET, Sender, again, delete, feed, insert, target, update, work
 from tests.support.local_lake import LocalWorld
 
 OTHER = "shop.others"
@@ -64,6 +67,71 @@ def test_a_flood_of_truncations_counts_every_row_and_leaves_those_behind_it(worl
     assert world.of("eu") == {}
 
 
+def _flooded(rng: random.Random) -> list[list[Segment | Truncation]]:
+    """Commits of two sources whose transactions truncate again and again, and change what they have filled since."""
+    senders = {name: Sender(name, start=start) for name, start in (("eu", 1000), ("us", 90_000))}
+    live: dict[str, set[int]] = {name: set() for name in senders}
+
+    def transaction(name: str) -> Iterator[Segment | Truncation]:
+        sender, mine, rows = senders[name], live[name], list[bytes]()
+        lsn = sender.commit_lsn()
+        for _ in range(rng.randint(1, 12)):
+            key, what = rng.randrange(6), rng.random()
+            if what < 0.3:
+                if rows:
+                    yield sender.segment([(lsn, rows)])
+                yield sender.truncation(lsn)
+                mine.clear()
+                rows = []
+            elif key not in mine:
+                mine.add(key)
+                rows.append(insert(key, rng.randrange(99), f"x{rng.randrange(9)}"))
+            elif what < 0.8:
+                rows.append(update(key, rng.randrange(99), rng.choice([SAME, f"y{rng.randrange(9)}"])))
+            else:
+                mine.remove(key)
+                rows.append(delete(key))
+        if rows:
+            yield sender.segment([(lsn, rows)])
+
+    commits = range(rng.randint(1, 4))
+    return [
+        [*itertools.chain.from_iterable(transaction(rng.choice(["eu", "us"])) for _ in range(5))] for _ in commits
+    ]
+
+
+@pytest.mark.parametrize(("table_type", "is_soft"), [*((kind, False) for kind in TableType), (TableType.CLONE, True)])
+def test_a_flood_of_truncations_shows_the_same_as_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_type: TableType, is_soft: bool
+) -> None:
+    """Whatever is left out, joined or put together because another TRUNCATE follows."""
+
+    def alone(truncations: chunks._Truncations, one: Truncation) -> None:
+        truncations._filling.pop(one.source, None)
+        truncations._steps.append(one)
+
+    def shown(place: Path, commits: list[list[Segment | Truncation]]) -> list[str]:
+        place.mkdir()
+        made = LocalWorld(place)
+        for source in ("eu", "us"):
+            made.lake.prepare(
+                dataclasses.replace(target(table_type=table_type), is_soft=is_soft), feed(source), ITEMS
+            )
+            made.copy(source)
+        for changes in commits:
+            made.applied(work(*(again(one) if isinstance(one, Segment) else one for one in changes)))
+        rows = sorted(map(str, made.table(TARGET).to_pylist()))
+        made.lake.close()
+        return rows
+
+    for seed in range(6):
+        commits = _flooded(random.Random(seed))  # noqa: S311 (no secret)
+        found = shown(tmp_path / f"{seed}", commits)
+        with monkeypatch.context() as patch:
+            patch.setattr(chunks._Truncations, "add", alone)
+            assert found == shown(tmp_path / f"{seed} alone", commits)
+
+
 def test_a_truncate_is_a_row_of_a_changelog(world: LocalWorld) -> None:
     name = "shop.log"
     world.lake.prepare(target(name, table_type=TableType.CHANGELOG), feed(name=name), ITEMS)
@@ -94,6 +162,42 @@ def test_a_job_that_fails_behind_its_files_leaves_none(world: LocalWorld, monkey
     with pytest.raises(LakeError):
         world.lake.write([work(Sender().one(insert(1)))])
     assert (world.orphans(), spooled(world)) == ([], [])
+
+
+@pytest.mark.parametrize("option", [
+    {"mask": {"body": "redact"}}, {"exclude": frozenset({"body"})}, {"columns": frozenset({"id", "n"})},
+])  # fmt: skip
+def test_what_the_lake_is_not_to_show_is_spooled_unreadable(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch, option: dict
+) -> None:
+    """And it costs nothing where the lake shows all."""
+    seen: list[bytes] = []
+
+    def hit(name: str, _: type[Exception]) -> None:
+        if name == "before_data_files":
+            seen.extend(path.read_bytes() for path in spooled(world))
+
+    monkeypatch.setattr("kuvasz.lake.commit.write_stage.failpoints.hit", hit)
+    hiding = dataclasses.replace(target("shop.hiding"), **option)
+    world.lake.prepare(hiding, feed(name=hiding.name), ITEMS)
+    world.copy("eu", name=hiding.name)
+    eu, other = Sender(), Sender()
+    world.applied(
+        work(eu.one(insert(1, 7, "Zq7hidden")), target=hiding.name), work(other.one(insert(2, 8, "Zq7shown")))
+    )
+    (written,) = seen
+    assert b"Zq7shown" in written
+    assert b"Zq7hidden" not in written
+    assert world.of("eu", hiding.name)[1][0] == 7
+    assert world.of("eu") == {2: (8, "Zq7shown")}
+
+
+@pytest.mark.parametrize("option", [
+    {}, {"mask": {"a": "redact"}}, {"exclude": frozenset("a")}, {"columns": frozenset()}, {"filter": "a > 1"},
+    {"set": {"a": "a"}},
+])  # fmt: skip
+def test_a_target_hides_by_any_of_these_options(option: dict) -> None:
+    assert dataclasses.replace(target(), **option).is_hiding is bool(option)
 
 
 def test_what_was_written_is_not_written_again(world: LocalWorld) -> None:

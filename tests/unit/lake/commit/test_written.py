@@ -56,5 +56,5 @@ def test_changes_from_before_a_source_was_forgotten_are_refused(written: Written
     written.era.drop("eu")
     written.check(table)
     written.era.drop("us")
-    with pytest.raises(LakeError, match="source us is copied again"):
+    with pytest.raises(LakeError, match="source us goes on from another position"):
         written.check(table)

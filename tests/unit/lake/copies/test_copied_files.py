@@ -55,6 +55,9 @@ class Slow(Lines):
     def size(self) -> int:
         return 2 << 20  # more than is read by whoever copies it
 
+    def bounded(self, most_bytes: int) -> Slow:
+        return self
+
     def hurried(self) -> Slow:
         return dataclasses.replace(self, is_hurried=True)
 
@@ -88,6 +91,21 @@ def test_rows_that_come_slowly_are_read_where_no_core_waits_for_them(
     assert ids(copied) == [1, 2, 3]
     data = Path(copied.files[0].path.removeprefix("file://")).parent
     assert len(list(data.iterdir())) == len(copied.files), "what was begun in vain is gone"
+
+
+class SlowAndSmall(Slow):
+    size = 100
+
+
+def test_small_ones_that_come_slowly_have_no_small_ones_wait_either(local_world: LocalWorld, tmp_path: Path) -> None:
+    """A source with a schema per tenant has as many at a time as there are turns for all sources."""
+    pace = Noted()
+    copied, told = begin(local_world, tmp_path, pace=pace), []
+    local_world.jobs.parallelism = 1
+    rows = ((1, 1, "a"), (2, 2, "b"))
+    copied.read([SlowAndSmall(rows, told=told), SlowAndSmall(((3, 3, "c"),), told=told)], 1000, lambda *_: None)
+    assert (told, pace.is_slow) == (["hurried", "here", "here"], True)
+    assert ids(copied) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("is_local", [True, False])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kuvasz.errors import LakeError
-from kuvasz.lake.erasure.rows import AboutRows, KeyRows, MisfitRows, RowsToErase, SidRows
+from kuvasz.lake.erasure.rows import MISFIT_COLUMNS, AboutRows, KeyRows, MisfitRows, RowsToErase, SidRows
 from kuvasz.lake.files.files import FileEntry
 from kuvasz.model import TableType
 
@@ -51,6 +53,7 @@ def key_rows(values: dict[str, pa.Scalar]) -> KeyRows:
         (AboutRows(sid="de", sources=SOURCES), [0, 2, 3]),
         (key_rows({"id": pa.scalar(1, pa.int64())}), [0, 1]),
         (key_rows({"sid": pa.scalar("de"), "id": pa.scalar(1, pa.int64())}), [0]),
+        (key_rows({"sid": pa.scalar("de"), "id": pa.scalar(None, pa.int64())}), []),
     ],
 )
 def test_rows_are_found_in_a_file(file: str, rows: RowsToErase, places: list[int]) -> None:
@@ -60,24 +63,50 @@ def test_rows_are_found_in_a_file(file: str, rows: RowsToErase, places: list[int
 MINE = '{"a": "7", "b": "x"}'
 
 
+def is_mine(texts: Mapping[str, str | None]) -> bool:
+    return (texts.get("a"), texts.get("b")) == ("7", "x")
+
+
+def may_be_mine(texts: Mapping[str, str | None]) -> bool:
+    return not is_mine(texts) and texts.get("a", "7") == "7" and texts.get("b", "x") == "x"
+
+
 @pytest.mark.parametrize(
-    ("sources", "places"),
-    [(None, [0, 3, 5]), (frozenset({"shop_de"}), [0, 5]), (frozenset({"shop_x"}), [])],
+    ("whose", "places", "unclear"),
+    [
+        ({}, [0, 3, 5, 6, 7], [4, 8, 10]),
+        ({"sid": "de", "sources": SOURCES}, [0, 5, 7], [4, 8]),
+        ({"sid": "fr", "sources": frozenset({"shop_fr"})}, [3, 6], [10]),
+        ({"sid": "x", "sources": frozenset({"shop_x"})}, [], []),
+    ],
 )
-def test_rejected_rows_are_found_by_key(tmp_path: Path, sources: frozenset[str] | None, places: list[int]) -> None:
-    columns = ("target", "source", "key", "raw_row")
-    schema = pa.schema([field(name, pa.string(), at) for at, name in enumerate(columns, 1)])
+def test_rejected_rows_are_found_by_key(
+    tmp_path: Path, whose: dict[str, Any], places: list[int], unclear: list[int]
+) -> None:
+    schema = pa.schema([field(name, pa.string(), at) for at, name in enumerate(MISFIT_COLUMNS, 1)])
     rows = [
         ("shop.items", "shop_de", MINE, None), ("shop.items", "shop_de", '{"a": "8", "b": "x"}', MINE),
         ("shop.other", "shop_de", MINE, None), ("shop.items", "shop_fr/7", '{"c": "", "a": "7", "b": "x"}', None),
         ("shop.items", "shop_de", None, None), ("shop.items", "shop_de", None, MINE),
+        # Of two tenants of one source; the key was another one then.
+        ("shop.items", "shop_x/12@fr", MINE, None), ("shop.items", "shop_x/13@de", '{"a": "7"}', MINE),
+        # An expression gave a part of it no value; the other part says who it is not; NULL where there is no key.
+        ("shop.items", "shop_de", '{"a": "7", "b": null}', None),
+        ("shop.items", "shop_de", '{"a": "8", "b": null}', None),
+        ("shop.items", "shop_fr", '{"b": null}', '{"c": "1"}'),
+        ("shop.items", "shop_fr", None, '{"a": "7", "b": null}'),
     ]  # fmt: skip
     pq.write_table(
         pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema), tmp_path / "r.parquet"
     )
     told = SimpleNamespace(definition=SimpleNamespace(io_properties={}, schema=SimpleNamespace(arrow=lambda: schema)))
-    mine = MisfitRows(target="shop.items", is_key=lambda key: (key["a"], key["b"]) == ("7", "x"), sources=sources)
-    assert mine.in_file(cast("Any", told), f"file://{tmp_path}/r.parquet").tolist() == places
+    mine = MisfitRows(target="shop.items", is_key=is_mine, may_be_key=may_be_mine, **whose)
+    path = f"file://{tmp_path}/r.parquet"
+    assert mine.in_file(cast("Any", told), path).tolist() == places
+    assert mine.unclear(cast("Any", told), path) == len(unclear)
+    both = dataclasses.replace(mine, with_unclear=True)
+    assert both.in_file(cast("Any", told), path).tolist() == sorted(places + unclear)
+    assert both.unclear(cast("Any", told), path) == 0
 
 
 @pytest.mark.parametrize(("values", "count"), [({}, 2), ({"sid": pa.scalar("de")}, 1)])

@@ -52,7 +52,8 @@ def test_a_result_becomes_in_the_lake(kind: spark_types.DataType, expected: tupl
 @pytest.mark.parametrize(
     ("kind", "told"),
     [(spark_types.NullType(), "gives only NULL"), (spark_types.StructType([]), "gives struct<>"),
-     (spark_types.MapType(spark_types.StringType(), spark_types.LongType()), "gives map<string,bigint>")],
+     (spark_types.MapType(spark_types.StringType(), spark_types.LongType()), "gives map<string,bigint>"),
+     (spark_types.ArrayType(spark_types.ArrayType(spark_types.LongType())), "gives array<array<bigint>>")],
 )  # fmt: skip
 def test_a_result_that_has_no_column_is_refused(kind: spark_types.DataType, told: str) -> None:
     with pytest.raises(ExpressionRefused) as caught:

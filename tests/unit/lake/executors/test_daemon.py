@@ -36,6 +36,7 @@ def test_everything_is_loaded_and_frozen_before_workers_are_forked(
     assert done == ["load", "freeze", "manager"]
 
 
+@pytest.mark.process
 def test_pandas_is_there_for_who_asks_for_it_and_not_loaded_with_the_rest() -> None:
     program = (
         "import sys; from kuvasz.lake.executors import daemon\n"
@@ -47,6 +48,7 @@ def test_pandas_is_there_for_who_asks_for_it_and_not_loaded_with_the_rest() -> N
     assert done.stdout.split() == ["False", "1"]
 
 
+@pytest.mark.process
 def test_python_workers_are_forked_with_what_they_need_and_little_more() -> None:
     program = (
         "import sys; from kuvasz.lake.executors import daemon\n"
@@ -61,6 +63,7 @@ def test_python_workers_are_forked_with_what_they_need_and_little_more() -> None
     assert len(loaded) <= 930  # 886 with coverage; it was 1,088
 
 
+@pytest.mark.process
 def test_a_daemon_that_is_told_so_forks_workers_with_pyiceberg() -> None:
     program = (
         "import sys; from kuvasz.lake.executors import daemon\n"
@@ -73,6 +76,7 @@ def test_a_daemon_that_is_told_so_forks_workers_with_pyiceberg() -> None:
 
 
 @pytest.mark.parametrize("is_same", [True, False])
+@pytest.mark.process
 def test_pyspark_is_loaded_from_an_archive_only_where_that_is_of_another_spark(
     tmp_path: Path, *, is_same: bool
 ) -> None:

@@ -14,7 +14,7 @@ from kuvasz.errors import DecodeError, LakeError
 from kuvasz.lake.executors import expression_jobs
 from kuvasz.lake.executors.tasks import ApplyChunks, ChunkDone, ChunkTask, SpoolSlice
 from kuvasz.model import LakeType, TableName, ValueType, Wire
-from kuvasz.modes.row_rules import Input, Transform
+from kuvasz.modes.row_rules import Computed, Input, Transform
 from kuvasz.modes.shape import Shape
 
 INT = ValueType(kind=LakeType.INT, wire=Wire.INTEGER)
@@ -42,6 +42,24 @@ def test_what_the_lake_is_not_to_show_a_failed_expression_does_not_either(is_hid
     transform = Transform(place="source eu, table public.orders", is_hidden=is_hidden)
     error = expression_jobs._failed(transform, "[CAST] The value 'Jane'", "CAST_INVALID_INPUT")
     assert error.message == f"source eu, table public.orders: an expression fails: {why}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "checked"),
+    [
+        (INT, "(x)"),
+        (ValueType(kind=LakeType.STRING), "validate_utf8((x))"),
+        (ValueType(kind=LakeType.LIST, element=INT), "(x)"),
+        (ValueType(kind=LakeType.LIST, element=ValueType(kind=LakeType.STRING)),
+         "transform((x), e -> validate_utf8(e))"),
+        (ValueType(kind=LakeType.MAP),
+         "transform_values(transform_keys((x), (k, v) -> validate_utf8(k)), (k, v) -> validate_utf8(v))"),
+    ],
+)  # fmt: skip
+def test_texts_that_expressions_give_are_looked_at(kind: ValueType, checked: str) -> None:
+    item = Computed(name="c", text="x", inputs=(), type=kind)
+    selected = dict(map(reversed, expression_jobs._selected(Transform(place="", computed=(item,)))))
+    assert selected["c0"] == f"CASE WHEN __kvsz_whole0 THEN {checked} END"
 
 
 def test_all_sources_of_a_table_are_one_job() -> None:

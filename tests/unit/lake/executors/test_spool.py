@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,35 @@ def test_parts_are_read_back(tmp_path_factory: pytest.TempPathFactory, scheme: s
     spool.remove(path)
     spool.remove(path)
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_sealed_parts_are_read_with_the_key_that_travels_beside_them(tmp_path: Path, scheme: str) -> None:
+    spool = Spool(f"{scheme}{tmp_path}", {})
+    parts = [b"lengths", b"Zq7 a value", b"lengths of others", memoryview(b"clear"), b"", bytearray(b"Zq7")]
+    path, slices = spool.write(parts, {1, 4, 5})
+    written = Path(path.removeprefix(scheme)).read_bytes()
+    assert b"Zq7" not in written
+    assert b"clear" in written
+    assert [one.seal is not None for one in slices] == [False, True, False, False, True, True]
+    travelled = pickle.loads(pickle.dumps(slices))
+    assert [one.read({}) for one in travelled] == parts
+    assert repr(travelled[1].seal).find(str(travelled[1].seal.key)) < 0
+
+
+def test_a_sealed_part_that_changed_is_an_error_that_may_pass(tmp_path: Path) -> None:
+    path, (one,) = Spool(str(tmp_path), {}).write([b"Zq7"], {0})
+    data = bytearray(Path(path).read_bytes())
+    data[-1] ^= 1
+    Path(path).write_bytes(data)
+    with pytest.raises(OSError, match="its seal does not fit"):
+        one.read({})
+
+
+def test_no_two_spools_have_one_key(tmp_path: Path) -> None:
+    """A process that starts again has another one: what a kill left is unreadable for good."""
+    (first,), (second,) = (Spool(str(tmp_path), {}).write([b"x"], {0})[1] for _ in range(2))
+    assert first.seal != second.seal
 
 
 def test_what_an_earlier_process_left_is_cleared(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from kuvasz.lake.executors import tasks
 from kuvasz.lake.executors.tasks import CopyTask, ReadKeys, slim_worker
 from kuvasz.lake.files import data_file
 from kuvasz.lake.files.key_file import KeyFiles
-from kuvasz.lake.format.layout import Layout
-from kuvasz.lake.format.partition_transforms import Term
+from kuvasz.lake.format.layout import Layout, Term
 from kuvasz.lake.format.schema import Field, arrow_field
 from kuvasz.model import LakeType, ValueType
 from kuvasz.modes.shape import Shape

@@ -80,6 +80,7 @@ def test_both_kinds_list_a_folder_and_another_one_cannot(tmp_path: Path) -> None
     assert listing({"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}, f"file://{tmp_path}") is None
 
 
+@pytest.mark.process
 def test_pyiceberg_is_loaded_ahead_where_it_is_needed() -> None:
     program = (
         "import sys; from kuvasz.lake.files import file_io; file_io.file_io({}, 'file:///lake')\n"

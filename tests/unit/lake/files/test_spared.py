@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 
 def told(program: str) -> list[str]:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return done.stdout.split()
 
 
+@pytest.mark.process
 def test_pandas_is_loaded_for_who_asks_for_it() -> None:
     program = (
         "import sys; from kuvasz.lake.files.spared import spare_pandas; spare_pandas()\n"
@@ -22,6 +25,7 @@ def test_pandas_is_loaded_for_who_asks_for_it() -> None:
     assert told(program) == ["False", "1", "True", "7"]
 
 
+@pytest.mark.process
 def test_who_has_pandas_keeps_it() -> None:
     program = (
         "import pandas, pyarrow as pa; from kuvasz.lake.files.spared import spare_pandas; spare_pandas()\n"
@@ -30,6 +34,7 @@ def test_who_has_pandas_keeps_it() -> None:
     assert told(program) == ["True"]
 
 
+@pytest.mark.process
 def test_other_threads_have_pandas_meanwhile() -> None:
     program = (
         "import threading; from kuvasz.lake.files.spared import without_pandas\n"

@@ -26,7 +26,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from kuvasz.lake.format.partition_transforms import TAKES, Term, apply
+from kuvasz.lake.format.layout import TAKES, Term
+from kuvasz.lake.format.partition_transforms import apply
 from kuvasz.model import LakeType
 
 _DATES = st.integers(-719162, 2932896)  # the years 1 to 9999

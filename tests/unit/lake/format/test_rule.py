@@ -34,6 +34,7 @@ def test_it_is_short_and_stays_the_same_over_versions() -> None:
     assert rule.of(PLAIN, {}) == "-.-.-.-.error"
     assert rule.of(FULL, {}) == "4ca8cc1.531b828.017935c.7fa479b.clamp"
     assert len(rule.of(FULL, {})) <= 40
+    assert len(rule.of(dataclasses.replace(FULL, dialect="{}"), {})) <= 50
 
 
 def test_order_and_white_space_are_no_other_rule() -> None:
@@ -99,6 +100,20 @@ def test_each_part_is_told_by_its_name() -> None:
     assert changed(FULL, mask_secret=b"fedcba9876543210") == ("pipeline.mask_secret",)
     assert changed(FULL, out_of_range="null") == ("out_of_range",)
     assert changed(FULL, filter="a", mask={}) == ("filter", "mask")
+
+
+def test_settings_of_spark_that_give_expressions_another_meaning_are_told() -> None:
+    berlin = dataclasses.replace(FULL, dialect='{"spark.sql.session.timeZone": "europe/berlin"}')
+    assert changed(berlin) == ()
+    assert changed(FULL, dialect=berlin.dialect) == ("spark.conf",)
+    assert changed(berlin, dialect="") == ("spark.conf",)
+    assert changed(berlin, dialect='{"spark.sql.session.timeZone": "asia/tokyo"}', filter="true") == (
+        "filter", "spark.conf",
+    )  # fmt: skip
+    noted = rule.lacking(rule.of(berlin, {}, is_own_alone=True))
+    assert rule.others(noted, rule.of(berlin, {}, is_own_alone=True)) == ()
+    assert rule.lacks_rows(noted)
+    assert rule.is_mixed(rule.beside(noted, rule.of(FULL, {}), keeps_rows=True)), "a person agreed to them"
 
 
 def test_what_makes_no_other_rows_is_no_other_rule() -> None:

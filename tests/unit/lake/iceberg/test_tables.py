@@ -89,6 +89,24 @@ def test_what_is_attached_must_be_there(local_world: LocalWorld, tables: Tables)
     assert again[TARGET].positions.keys() == {"eu"}
 
 
+def test_an_index_is_read_ahead_once_for_all_who_ask(
+    local_world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local_world.prepare("eu")
+    again = local_world.begin(local_world.catalog)._tables
+    assert again.attach(target(), feed())
+    ahead: list[Callable[[], object]] = []
+    monkeypatch.setattr(again._engine, "pool", SimpleNamespace(submit=ahead.append))
+    again.read_index_ahead(again[TARGET])
+    again.read_index_ahead(again[TARGET])
+    (read,) = ahead
+    read()
+    assert again[TARGET].index.is_open
+    again[TARGET].index.reset()
+    again.read_index_ahead(again[TARGET])
+    assert len(ahead) == 2, "it is read again if it was let go of"
+
+
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_table_that_was_refused_is_proved_before_it_goes_on(
     local_world: LocalWorld, tables: Tables, *, answers: bool

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.lake.format.layout import Layout, Ordering
-from kuvasz.lake.format.partition_transforms import Term
+from kuvasz.lake.format.layout import Layout, Ordering, Term
 from kuvasz.lake.jvm.iceberg_layout import IcebergLayout
 from tests.support.lake_table import schema
 

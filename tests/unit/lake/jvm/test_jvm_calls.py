@@ -30,14 +30,15 @@ class Compiled:
 
 
 def told(commit: TableCommit) -> dict[str, object]:
-    compiled = Compiled("7 - 0 1")
-    assert JvmCalls(compiled, "direct").commit(None, commit, is_local=True) == CurrentState(7, None, 0, 1)
+    compiled = Compiled("7 - 0 1 3")
+    assert JvmCalls(compiled, "direct").commit(None, commit, is_local=True) == CurrentState(7, None, 0, 1, 3)
     assert compiled.direct == "direct"
     return compiled.told
 
 
 @pytest.mark.parametrize(
-    ("answer", "state"), [("- - 3 0", CurrentState(None, None, 3, 0)), ("12 11 0 5", CurrentState(12, 11, 0, 5))]
+    ("answer", "state"),
+    [("- - 3 0 2", CurrentState(None, None, 3, 0, 2)), ("12 11 0 5 3", CurrentState(12, 11, 0, 5, 3))],
 )
 def test_what_a_table_is_now(answer: str, state: CurrentState) -> None:
     assert JvmCalls(Compiled(answer), None).look(None) == state
@@ -94,7 +95,7 @@ def test_a_first_commit_has_no_snapshot_to_go_by() -> None:
 
 
 def test_a_table_that_is_not_local_keeps_its_thread_pools() -> None:
-    compiled = Compiled("1 - 0 1")
+    compiled = Compiled("1 - 0 1 3")
     commit = TableCommit(snapshot_id=None, properties={}, summary={})
     JvmCalls(compiled, "direct").commit(None, commit, is_local=False)
     assert compiled.direct is None

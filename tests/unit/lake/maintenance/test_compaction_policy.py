@@ -234,7 +234,7 @@ def pools(folder: Path, target: Target, *files: tuple[str | None, int]) -> list[
     for number, (sid, size) in enumerate(files):
         table.index.files.add(FileEntry(number=number, path=f"{number}", rows=10, sid=sid, size=size))
     found: dict[object, list[int]] = {}
-    for one in replace_files.facts(table, 100):
+    for one in replace_files.facts(table, [*table.index.files], 100):
         found.setdefault(one.key, []).append(one.number)
     return sorted(found.values())
 

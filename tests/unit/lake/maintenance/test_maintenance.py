@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,10 @@ from kuvasz.errors import LakeError
 from kuvasz.lake.maintenance import maintenance
 from kuvasz.lake.maintenance.compaction_policy import Policy
 from kuvasz.lake.maintenance.maintenance import Maintainer
+from kuvasz.lake.table.table import LakeTable
 from kuvasz.lake.table.write_era import WriteEra
 from tests.support.changes import TARGET, Sender, delete, insert, update, work
+from tests.support.local_catalog import LocalCatalog
 from tests.support.local_lake import LocalWorld
 from tests.support.waiting import wait_until
 
@@ -65,6 +70,25 @@ def test_a_look_merges_what_is_small_in_every_table(bench: Bench) -> None:
     assert (shown.files, shown.rows, shown.dead_rows, shown.rewrites, shown.error) == (1, 12, 0, 1, None)
     assert shown.rewritten_bytes > 0
     assert shown.next_at is None, "nobody looks by himself"
+
+
+def test_nobody_waits_for_a_table_while_it_is_worked_out_what_is_due(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hundred thousand files that takes seconds, and it is done whenever a few have come."""
+    seen = []
+
+    def noted(facts: Any, table: LakeTable, *more: Any) -> Any:
+        with ThreadPoolExecutor(1) as another:
+            seen.append(another.submit(table.lock.acquire, 0).result())
+            another.submit(table.lock.release).result()
+        return facts(table, *more)
+
+    monkeypatch.setattr(maintenance, "facts", functools.partial(noted, maintenance.facts))
+    bench.spread()
+    bench.maintainer.look()
+    assert bench.world.files() == 1
+    assert seen == [True, True]
 
 
 def test_few_small_files_are_left_alone_until_all_is_asked_for(bench: Bench) -> None:
@@ -145,6 +169,28 @@ def test_what_fails_at_one_table_is_shown_and_stops_no_other(bench: Bench) -> No
     assert bench.maintainer.upkeep()[TARGET].error is None
 
 
+def test_what_failed_is_tried_again_by_the_next_look_also_where_nothing_comes(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.spread()
+    for _ in range(2):
+        bench.world.jobs.failures.append("an executor died")
+        bench.maintainer.look()
+        assert bench.maintainer.upkeep()[TARGET].error == "an executor died"
+    bench.maintainer.look()
+    assert (bench.world.files(), bench.maintainer.upkeep()[TARGET].error) == (1, None)
+    assert caplog.text.count("a table was not maintained") == 1, "the same is told once an hour"
+
+
+def test_what_failed_when_a_person_asked_is_tried_again_by_the_next_look(bench: Bench) -> None:
+    bench.spread()
+    bench.world.jobs.failures.append("an executor died")
+    with pytest.raises(LakeError):
+        bench.maintainer.run(bench.world.loaded(), full=False)
+    bench.maintainer.look()
+    assert bench.world.files() == 1
+
+
 def test_a_mistake_of_ours_stops_no_other_table_either(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (TARGET, OTHER):
         bench.spread(name)
@@ -166,14 +212,14 @@ def test_a_mistake_of_ours_in_what_is_counted_stops_no_other_table_either(
 ) -> None:
     for name in (TARGET, OTHER):
         bench.spread(name)
-    counted, table = maintenance.facts, bench.world.loaded()
+    counted = maintenance.Upkeep
 
-    def broken(seen: Any, target_bytes: int) -> Any:
-        if seen is table and len(seen.index.files) == 1:
+    def broken(**facts: Any) -> Any:
+        if facts["target"] == TARGET:
             raise ZeroDivisionError("a slip")
-        return counted(seen, target_bytes)
+        return counted(**facts)
 
-    monkeypatch.setattr(maintenance, "facts", broken)
+    monkeypatch.setattr(maintenance, "Upkeep", broken)
     bench.maintainer.look()
     bench.maintainer.look()
     assert (bench.world.files(), bench.world.files(OTHER)) == (1, 1)
@@ -226,6 +272,28 @@ def test_snapshots_are_expired_when_the_oldest_is_overdue(expiring: Bench) -> No
     age_snapshots(expiring, 20)
     expiring.maintainer.look()
     assert expiring.maintainer.upkeep()[TARGET].snapshots == expiring.world.snapshots() <= 2
+
+
+def test_snapshots_that_could_not_be_expired_are_tried_again_however_long_nothing_comes(
+    expiring: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expiring.spread(commits=2)
+    expiring.maintainer.look()
+    age_snapshots(expiring, 1000)
+    load = LocalCatalog.load
+
+    def away(*_: Any) -> Any:
+        raise LakeError("the store is away")
+
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + 121)
+    monkeypatch.setattr(LocalCatalog, "load", away)
+    expiring.maintainer.look()
+    assert expiring.maintainer.upkeep()[TARGET].error == "the store is away"
+    monkeypatch.setattr(LocalCatalog, "load", load)
+    monkeypatch.setattr(time, "time", lambda: wall() + 1000)
+    expiring.maintainer.look()
+    assert expiring.world.snapshots() == 1
 
 
 def test_who_asks_has_snapshots_expired_at_once(expiring: Bench) -> None:

@@ -68,6 +68,20 @@ def test_what_is_young_or_someone_elses_stays(bench: Bench, name: str, age_s: fl
     assert left.exists()
 
 
+def test_where_another_table_has_its_files_all_stay(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """It was renamed away, or is of another catalog over the same warehouse."""
+    left = bench.leave("kvsz-left.parquet")
+    theirs = bench.data.parent / "metadata" / "00003-theirs.metadata.json"
+    theirs.parent.mkdir()
+    theirs.write_text('{"format-version": 2, "table-uuid": "another"}')
+    assert bench.orphans().remove(bench.table, HOUR_S) == []
+    assert left.exists()
+    (told,) = [record for record in caplog.records if getattr(record, "event", "") == "orphans_left"]
+    assert (told.table, told.files, told.file) == (TARGET, 1, f"file://{theirs}")
+    bench.age(theirs, 2 * HOUR_S)
+    assert len(bench.orphans().remove(bench.table, HOUR_S)) == 1, "nobody has written it for long"
+
+
 def test_what_this_process_is_about_to_commit_stays(bench: Bench) -> None:
     eu = Sender(start=5000)
     bench.world.applied(work(eu.part(eu.commit_lsn(), insert(8)), open_sources=["eu"]))

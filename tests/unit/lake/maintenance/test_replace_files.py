@@ -34,7 +34,7 @@ class Bench:
     def groups(self) -> list[FileGroup]:
         with self.table.lock:
             self.table.follow()
-            return POLICY.plan(facts(self.table, POLICY.target_bytes), full=True)
+            return POLICY.plan(facts(self.table, [*self.table.index.files], POLICY.target_bytes), full=True)
 
     def plan(self) -> Rewrite:
         groups = self.groups()
@@ -228,11 +228,11 @@ def test_small_sources_share_files_and_large_ones_do_not(local_world: LocalWorld
     for name in ("eu", "us", "ap"):
         local_world.applied(work(Sender(name).one(*(insert(key) for key in range(40 if name == "ap" else 2)))))
     sizes = {entry.sid: entry.size for entry in bench.table.index.files}
-    with bench.table.lock:
-        keys = {one.key[0] for one in facts(bench.table, 2 * sizes["ap"])}
-        assert keys == {None, "ap"}
-        assert {one.key[0] for one in facts(bench.table, 1 << 30)} == {None}
-        assert {one.key[0] for one in facts(bench.table, 1)} == {"eu", "us", "ap"}
+    files = [*bench.table.index.files]
+    keys = {one.key[0] for one in facts(bench.table, files, 2 * sizes["ap"])}
+    assert keys == {None, "ap"}
+    assert {one.key[0] for one in facts(bench.table, files, 1 << 30)} == {None}
+    assert {one.key[0] for one in facts(bench.table, files, 1)} == {"eu", "us", "ap"}
     assert shares_files(bench.table)
 
 

@@ -6,12 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from kuvasz.errors import KuvaszError, LakeError
 from kuvasz.lake.maintenance import run_once
+from kuvasz.lake.table.table import LakeTable
 from kuvasz.ports import Upkeep
 from tests.support.changes import TARGET, Sender, delete, insert, target, update, work
-from tests.support.local_lake import LocalWorld
+from tests.support.local_lake import LocalJobs, LocalWorld
 
 OTHER = "shop.others"
 
@@ -61,3 +63,37 @@ def test_whoever_streams_notices_and_goes_on(world: LocalWorld) -> None:
     world.applied(work(Sender(start=7000).one(update(2, 22), delete(12), insert(1, 5))))
     found = world.of("eu")
     assert (found[2], found[1], 12 in found) == ((22, "b"), (5, "b"), False)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_beside_a_stream_that_commits_all_the_time_it_is_worked_out_again(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    eu = Sender(start=7000)
+    keys = iter(range(100, 200))
+
+    def go_on() -> None:
+        world.applied(work(eu.one(insert(next(keys)))))
+
+    class Jobs(LocalJobs):
+        @override
+        def run(self, *arguments: Any, **named: Any) -> list[Any]:
+            done = super().run(*arguments, **named)
+            go_on()
+            return done
+
+    class Loaded(LakeTable):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            if is_first:
+                go_on()
+
+    monkeypatch.setattr(run_once, "Jobs", lambda _: Jobs())
+    monkeypatch.setattr(run_once, "LakeTable", Loaded)
+    (outcome,) = maintain(world, TARGET)
+    assert isinstance(outcome, Upkeep), outcome
+    assert world.files() < 4
+    before = world.of("eu")
+    del before[100]
+    world.applied(work(eu.one(update(2, 22), delete(100))))
+    assert world.of("eu") == {**before, 2: (22, "b")}

@@ -39,7 +39,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
 
 def test_nobody_waits_unasked(table: Table) -> None:
     mine = CommitYield(table)
-    mine.note()
+    mine.note(1)
     assert not mine.give()
     assert table.looks == 0
 
@@ -48,7 +48,7 @@ def test_it_waits_until_the_other_one_has_committed(table: Table) -> None:
     mine = CommitYield(table)
     CommitYield(table).ask()
     assert not mine.give(), "it was not noted yet"
-    mine.note()
+    mine.note(2)
     assert mine.give()
     assert table.looks == 3
 
@@ -58,16 +58,26 @@ def test_it_waits_once_and_not_for_ever(table: Table, monkeypatch: pytest.Monkey
     table.last_look = 0
     mine, other = CommitYield(table), CommitYield(table)
     other.ask()
-    mine.note()
+    mine.note(3)
     assert mine.give()
     looks = table.looks
     assert looks > 0
-    mine.note()
+    mine.note(4)
     assert not mine.give(), "the one that asked may be dead"
     assert table.looks == looks
     other.ask()
-    mine.note()
+    mine.note(5)
     assert mine.give(), "another value is another request"
+
+
+def test_it_is_noted_when_commits_of_others_were_read(table: Table) -> None:
+    mine = CommitYield(table)
+    mine.note(1)
+    CommitYield(table).ask()
+    mine.note(1)
+    assert not mine.give()
+    mine.note(2)
+    assert mine.give()
 
 
 def test_who_does_not_commit_takes_it_back(table: Table) -> None:

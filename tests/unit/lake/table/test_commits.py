@@ -131,6 +131,30 @@ def test_while_nobody_can_say_nothing_is_repeated_or_removed(
     assert local_world.of("eu") == {1: (1, "b"), 2: (2, "b")}
 
 
+@pytest.mark.parametrize("is_sent_before", [False, True])
+def test_a_commit_that_is_refused_because_it_has_come_by_now_is_found(
+    local_world: LocalWorld, table: LakeTable, changeset: Changeset, is_sent_before: bool
+) -> None:
+    """It may be sent twice by whoever sends it, or be under way still when nobody has seen it."""
+
+    def refuse() -> None:
+        raise ForeignChange("what it brings is there already")
+
+    def lose() -> None:
+        raise OutcomeUnknown("the connection was lost")
+
+    if is_sent_before:
+        local_world.stored().before_commit.append(lose)
+        with pytest.raises(OutcomeUnknown):
+            make(table, changeset)
+    before = local_world.snapshots()
+    local_world.stored().after_commit.append(refuse)
+    make(table, changeset)
+    assert local_world.snapshots() == before + 1
+    assert changeset.is_there
+    assert local_world.of("eu") == {1: (1, "b"), 2: (2, "b")}
+
+
 def test_a_commit_upon_someone_elses_has_the_index_follow_theirs(
     local_world: LocalWorld, table: LakeTable, changeset: Changeset
 ) -> None:

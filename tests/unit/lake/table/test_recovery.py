@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from pyroaring import BitMap64
 
 from kuvasz.errors import ForeignChange, TableError
+from kuvasz.events import Event, heard_by
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake.files.files import Changeset, FileTable
@@ -96,6 +97,24 @@ def test_dead_rows_of_a_clone_are_left_out() -> None:
     world.files.dead = lambda _: BitMap64([1])
     world.recover()
     assert world.places(1, 2, 3) == [(one, 0), None, (one, 2)]
+
+
+def test_a_key_that_someone_wrote_twice_into_a_file_of_a_clone_is_told_and_stops_nothing() -> None:
+    world = World()
+    one = world.add(f"{PLACE}/data/strange.parquet", 1, 2, 1, 3)
+    told: list[tuple[Event, Mapping[str, object]]] = []
+    with heard_by(lambda event, facts: told.append((event, facts))):
+        world.recover()
+    assert [facts for event, facts in told if event is Event.KEYS_TWICE] == [{"table": "shop.items", "rows": 1}]
+    assert world.places(1, 2, 3) == [(one, 2), (one, 1), (one, 3)]
+
+
+def test_an_open_version_that_someone_wrote_twice_into_a_file_stops_nothing() -> None:
+    world = World(TableType.HISTORY)
+    one = world.add(f"{PLACE}/data/strange.parquet", 1, 1, 2)
+    world.versions[one, True] = keys_of(1, 1, 2), [0, 1, 2]
+    world.recover()
+    assert world.places(1, 2) == [(one, 1), (one, 2)]
 
 
 def test_files_keep_what_is_known_of_their_dead_rows() -> None:

@@ -9,9 +9,13 @@ import pytest
 from kuvasz.errors import LakeError, LakeRewound, LateCommit, TableGone
 from kuvasz.lake.files.files import Changeset
 from kuvasz.lake.format import source_positions
+from kuvasz.lake.iceberg.tables import read_index
+from kuvasz.lake.table import commit_yield
+from kuvasz.lake.table.commit_yield import YIELD_PROPERTY, CommitYield
 from kuvasz.lake.table.table import LakeTable
-from kuvasz.model import Column, SourcePosition
-from tests.support.changes import ITEMS, TARGET, TEXT, Sender, feed, insert, relation, target, update, work
+from kuvasz.model import Column, Segment, SourcePosition, TableType
+from kuvasz.ports import Failure
+from tests.support.changes import ITEMS, TARGET, TEXT, Sender, again, feed, insert, relation, target, update, work
 from tests.support.local_lake import LocalWorld
 from tests.support.source_table import SourceTable
 
@@ -40,6 +44,32 @@ def test_what_another_one_committed_is_followed(local_world: LocalWorld, table: 
     assert local_world.of("eu") == {1: (2, "b")}
 
 
+@pytest.mark.parametrize("is_beneath", [False, True])
+def test_who_asks_is_given_its_turn_also_where_its_commit_is_found_beneath_one_of_ours(
+    local_world: LocalWorld, table: LakeTable, monkeypatch: pytest.MonkeyPatch, is_beneath: bool
+) -> None:
+    waited: list[bool] = []
+    give = CommitYield.give
+    monkeypatch.setattr(commit_yield, "YIELD_S", 0.01)
+    monkeypatch.setattr(commit_yield, "_LOOK_S", 0.001)
+    monkeypatch.setattr(CommitYield, "give", lambda self: waited.append(give(self)) or waited[-1])
+
+    def ask() -> None:
+        stored = local_world.stored()
+        stored.change(properties={**stored.now.properties, YIELD_PROPERTY: "me"})
+        stored.touch()
+
+    if is_beneath:
+        local_world.stored().before_commit.append(ask)
+        local_world.applied(work(Sender(start=5000).one(insert(2, 2))))
+        assert not any(waited), "it was not there when this commit was begun"
+    else:
+        ask()
+    local_world.applied(work(Sender(start=6000).one(insert(3, 3))))
+    assert waited.count(True) == 1
+    assert local_world.of("eu")[3] == (3, "b")
+
+
 def test_another_kuvasz_that_is_further_is_found_out(local_world: LocalWorld, table: LakeTable) -> None:
     ahead = source_positions.PREFIX + "eu"
     text = source_positions.render(SourcePosition(lsn=7000))
@@ -49,6 +79,96 @@ def test_another_kuvasz_that_is_further_is_found_out(local_world: LocalWorld, ta
         follow(table)
     assert caught.value.message == f"table {TARGET}: another process has committed changes of source eu"
     assert table.positions["eu"].lsn == 7000, "it begins again behind them"
+
+
+def _late(world: LocalWorld) -> Segment:
+    """Have a commit of a process that was killed come in, behind what the next one knows; return its changes."""
+    eu = Sender(start=5000)
+    changes = eu.one(insert(9, 9))
+    killed, catalog = world.lake, world.catalog
+    written = killed.write([work(changes)])
+    world.begin(catalog)
+    world.lake.prepare(target(table_type=TableType.APPEND), feed("eu"), ITEMS)
+    world.lake.engine.pool.submit(lambda: None).result()  # its index is read by then
+    world.loaded().index.reset()
+    killed.commit(written)
+    return changes
+
+
+@pytest.fixture
+def growing(local_world: LocalWorld) -> LocalWorld:
+    """A table in which nothing replaces what comes twice."""
+    local_world.lake.prepare(target(table_type=TableType.APPEND), feed("eu"), ITEMS)
+    local_world.copy("eu")
+    return local_world
+
+
+def test_a_late_commit_is_found_out_though_no_index_is_open(growing: LocalWorld) -> None:
+    changes = _late(growing)
+    (outcome,) = growing.apply(work(again(changes)))
+    assert isinstance(outcome, Failure)
+    assert isinstance(outcome.error, LateCommit)
+    growing.lake.resume(TARGET, growing.lake.failure(TARGET, "eu"))
+    growing.applied(work(again(changes), Sender(start=6000).one(insert(10))))
+    assert growing.of("eu").keys() == {9, 10}
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_who_else_finds_out_a_late_commit_keeps_its_changes_from_being_applied_twice(
+    growing: LocalWorld, is_written: bool
+) -> None:
+    """As maintenance may, or a copy of another source, or who reads an index ahead: nobody else is told then."""
+    changes = _late(growing)
+    written = growing.lake.write([work(again(changes))]) if is_written else None
+    read_index(growing.loaded())
+    if written is not None:
+        (outcome,) = growing.commit(written)
+        assert isinstance(outcome, Failure)
+        assert "what was written before is not taken" in outcome.error.message
+        growing.lake.resume(TARGET, growing.lake.failure(TARGET, "eu"))
+    growing.applied(work(again(changes), Sender(start=6000).one(insert(10))))
+    assert growing.of("eu").keys() == {9, 10}
+
+
+def test_a_transaction_in_parts_that_a_late_commit_has_is_not_gone_on_with(growing: LocalWorld) -> None:
+    eu = Sender(start=5000)
+    lsn = eu.commit_lsn()
+    killed, catalog = growing.lake, growing.catalog
+    written = killed.write([work(eu.segment([(lsn, [insert(9, 9), insert(8, 8)])]))])
+    growing.begin(catalog)
+    growing.lake.prepare(target(table_type=TableType.APPEND), feed("eu"), ITEMS)
+    growing.applied(work(eu.part(lsn, insert(9, 9)), open_sources=["eu"]))
+    killed.commit(written)
+    with pytest.raises(LateCommit):
+        follow(growing.loaded())
+    assert growing.loaded().open.keys() == set()
+    growing.applied(work(eu.segment([(lsn, [insert(8, 8)])])))
+    assert growing.of("eu").keys() == {9, 8}
+
+
+def test_a_format_that_someone_gave_it_meanwhile_is_written_from_then_on(
+    local_world: LocalWorld, table: LakeTable
+) -> None:
+    """Iceberg refuses delete files of the other one."""
+
+    def give(version: str) -> None:
+        stored = local_world.stored()
+        stored.change(properties={**stored.now.properties, "format-version": version})
+
+    def kinds() -> list[str]:
+        files = [file for file in local_world.stored().now.files if file.deletes]
+        return [delete["file-format"] for file in files for delete in file.deletes]
+
+    eu = Sender(start=5000)
+    local_world.applied(work(eu.one(*(insert(key) for key in range(10, 20)))))
+    give("2")
+    local_world.applied(work(eu.one(update(10, 1), update(11, 1))))
+    assert kinds() == ["parquet"]
+    give("3")
+    local_world.applied(work(eu.one(update(12, 2))))
+    assert kinds() == ["puffin"], "it has what the other one had"
+    assert local_world.of("eu").keys() == {1, *range(10, 20)}
+    assert table.definition.format_version == 3
 
 
 def test_columns_that_came_meanwhile_are_seen(local_world: LocalWorld, table: LakeTable) -> None:

@@ -35,6 +35,13 @@ def test_a_position_that_is_dropped_is_counted_and_begins_nothing() -> None:
     assert (era.accepted, era.position_resets) == ({}, {"eu": 2})
 
 
+def test_a_source_that_others_moved_goes_on_from_there_without_what_was_written_of_it() -> None:
+    era = WriteEra.begin({"eu": SourcePosition(lsn=7), "us": SourcePosition(lsn=9)})
+    era.accept({"us": 30})
+    era.pass_over({"eu": 20, "us": 20})
+    assert (era.accepted, era.position_resets) == ({"eu": 20, "us": 30}, {"eu": 1, "us": 1})
+
+
 def test_a_source_that_is_refused_begins_again_at_its_position_and_others_go_on() -> None:
     era = WriteEra.begin({"eu": SourcePosition(lsn=10), "us": SourcePosition(lsn=20)})
     era.accept({"eu": 30, "us": 40})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import namedtuple
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kuvasz.errors import SourceError
 from kuvasz.model import PgType, ReplicaIdentity, TableName
 from kuvasz.source.catalog import introspect, type_facts
 from kuvasz.source.catalog.introspect import ServerFacts
@@ -21,7 +25,7 @@ def named(schema: str = "public", name: str = "items", oid: int = 1, **facts: An
         "oid": oid, "schema": schema, "name": name, "relkind": "r", "persistence": "p", "identity": "d",
         "is_partition": False, "tuples": 10.0, "has_policies": False,
         "page_bytes": 8192, "file": 50 + oid, "attributes": 2, "dropped": [], "is_owned": True, "can_select": True,
-        "ancestors": None, "children": None, "root": 0,
+        "ancestors": None, "children": None, "may_have_children": False, "root": 0,
     }  # fmt: skip
     return SimpleNamespace(**(found | facts))
 
@@ -29,8 +33,8 @@ def named(schema: str = "public", name: str = "items", oid: int = 1, **facts: An
 def column(name: str, attnum: int, relation: int = 1, **facts: Any) -> SimpleNamespace:
     found = {
         "relation": relation, "name": name, "attnum": attnum, "type": TEXT, "typmod": -1, "is_not_null": False,
-        "is_generated": False, "is_stored": False, "is_grid": False, "has_default": False, "version": 1,
-        "missing": None, "digest": None,
+        "is_generated": False, "is_stored": False, "is_grid": False, "has_own_collation": False,
+        "has_default": False, "version": 1, "missing": None, "digest": None,
     }  # fmt: skip
     return SimpleNamespace(**(found | facts))
 
@@ -72,7 +76,7 @@ class Server:
     def _rows(self, _: object, __: str, query: str, *parameters: Any) -> list[Any]:
         known = {
             introspect._RELATIONS: self.tables, introspect._LEAVES: self.leaves, introspect._COLUMNS: self.columns,
-            introspect._INDEXES: self.indexes, introspect._TYPES: self.types,
+            introspect._INDEXES: self.indexes, introspect._TYPES: self.types, introspect._RELATIVES: self.tables,
         }  # fmt: skip
         if query == introspect._SERVER:
             return [SimpleNamespace(_asdict=lambda: dict(self.settings))]
@@ -138,15 +142,15 @@ def test_a_generated_column_is_not_sent_unless_the_publication_says_so(server: S
     found = server.load(["p"])
     assert [one.name for one in found.relation.columns] == ["id", "body"]
     assert (found.generated, found.relation.sent) == (("upper", "virtual"), None)
-    server.lists = [SimpleNamespace(relation=1, version=5, columns=None, has_generated=True)]
+    server.lists = [SimpleNamespace(relation=1, version=5, columns=None, has_generated=True, row_filter="")]
     assert server.load(["p"]).relation.sent == (1, 2, 3)
-    server.lists = [SimpleNamespace(relation=1, version=9, columns=[2, 1], has_generated=False)]
+    server.lists = [SimpleNamespace(relation=1, version=9, columns=[2, 1], has_generated=False, row_filter="")]
     found = server.load(["p"])
     assert (found.relation.sent, found.relation.list_version) == ((1, 2), 9)
 
 
 def test_servers_that_know_no_column_lists_are_not_asked_for_them(server: Server) -> None:
-    server.lists = [SimpleNamespace(relation=1, version=9, columns=[1], has_generated=False)]
+    server.lists = [SimpleNamespace(relation=1, version=9, columns=[1], has_generated=False, row_filter="")]
     server.version = 140011
     assert server.load(["p"]).relation.sent is None
     server.version = 150000
@@ -210,6 +214,13 @@ def test_a_partition_knows_what_it_is_one_of(server: Server) -> None:
     assert (found.kind, found.ancestors[0].oid, found.ancestors[0].table.name) == (TableKind.LEAF, 9, "root")
 
 
+def test_types_that_come_with_every_server_are_not_asked_for(server: Server) -> None:
+    server.types = [server.type(23, "what a server says of it")]
+    connection: Any = server
+    found = introspect.load_types(connection, [1007])
+    assert {oid: one.name for oid, one in found.items()} == {1007: "_int4", 23: "int4"}
+
+
 def test_types_are_resolved_down_to_what_they_rest_on(server: Server) -> None:
     server.types = [
         server.type(TEXT, "text"), server.type(1009, "_text", element=TEXT),
@@ -222,14 +233,51 @@ def test_types_are_resolved_down_to_what_they_rest_on(server: Server) -> None:
     assert (found[90].base_typmod, found[91].element) == (7, None)
 
 
-@pytest.mark.parametrize(("megabytes", "expected"), [(-1, None), (0, 0), (3, 3 << 20)])
-def test_a_servers_settings_are_in_bytes(server: Server, megabytes: int, expected: int | None) -> None:
+@pytest.mark.parametrize(("keep_bytes", "expected"), [(-1, None), (0, 0), (3 << 20, 3 << 20)])
+def test_a_servers_settings_are_in_bytes(server: Server, keep_bytes: int, expected: int | None) -> None:
     server.settings = {
         "version": 180001, "version_text": "18.1", "system_identifier": 7, "timeline": 1, "wal_level": "logical",
-        "max_slots": 10, "used_slots": 1, "max_senders": 10, "used_senders": 1, "keep_megabytes": megabytes,
-        "is_in_recovery": False, "encoding": "UTF8", "database": "shop", "role": "kuvasz", "started_us": 5,
+        "max_slots": 10, "used_slots": 1, "max_senders": 10, "used_senders": 1, "keep_bytes": keep_bytes,
+        "wal_end": "0/7", "is_in_recovery": False, "encoding": "UTF8", "database": "shop", "role": "kuvasz",
+        "started_us": 5,
     }  # fmt: skip
     connection: Any = server
     found = introspect.server(connection)
     assert isinstance(found, ServerFacts)
-    assert (found.max_slot_wal_keep_bytes, found.major) == (expected, 18)
+    assert (found.max_slot_wal_keep_bytes, found.wal_end, found.major) == (expected, 7, 18)
+
+
+class Answer:
+    """A connection that answers with one row."""
+
+    def __init__(self, **row: Any) -> None:
+        self.info = SimpleNamespace(user="kz", host="eu", port=5432, dbname="shop", server_version=180000)
+        self._row = namedtuple("Row", row)(**row)
+
+    @contextlib.contextmanager
+    def cursor(self, **_: object) -> Iterator[Any]:
+        yield SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=lambda: [self._row]))
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"schema": "s" * 1025, "name": "t"}, "schema of 1,025 characters"),
+        ({"schema": "s", "name": "t" * 1025}, "name of 1,025 characters"),
+        ({"schema": "s", "name": "t", "missing": "m" * 65537}, "missing of 65,537 characters"),
+    ],
+)
+def test_texts_that_no_catalog_has_are_refused(row: dict[str, Any], told: str) -> None:
+    """They would be in the metadata of tables that others fill, too."""
+    answer: Any = Answer(**row)
+    with pytest.raises(SourceError, match=rf"kz@eu:5432/shop: cannot list the tables: its catalog has a {told}"):
+        introspect.list_tables(answer)
+    fitting: Any = Answer(schema="s" * 1024, name="t" * 1024, missing="m" * 65536)
+    assert len(introspect.list_tables(fitting)) == 1
+
+
+def test_a_system_identifier_is_a_number(server: Server) -> None:
+    server.settings["system_identifier"] = "7" * 1000
+    answer: Any = Answer()
+    with pytest.raises(SourceError, match="its system identifier is no number"):
+        introspect.server(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ class Server:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.found: dict[TableName, SourceTable] = {NAME: CATALOG}
         self.ends = ["0/100", "0/110", "0/120", "0/130"]
+        self.flushed = ["0/130"]
         self.locks = 0
         self.running: list[int] = []
         self.names: list[tuple[str, str]] = []
@@ -43,6 +45,8 @@ class Server:
         return SimpleNamespace(fetchall=lambda: self._answer(query, parameters))
 
     def _answer(self, query: str, parameters: Any) -> list[tuple[Any, ...]]:
+        if "wal_flush_lsn" in query:
+            return [("0/130", self.flushed.pop(0) if len(self.flushed) > 1 else self.flushed[0], 200)]
         if "wal_insert_lsn" in query:
             return [(self.ends.pop(0),)]
         if "SELECT transactionid" in query:
@@ -123,3 +127,22 @@ def test_others_are_looked_at_with_it_and_left_out_if_that_fails(
     seen, beside = look.look(server, NAME, CATALOG.relation.oid, 0, beside=[other])
     assert (asked, beside) == ([[NAME, other], [NAME]], {})
     assert seen.table is not None
+
+
+@pytest.mark.parametrize(
+    ("flushed", "end"),
+    [
+        (["0/130"], 0x130),
+        (["0/140"], 0x130),
+        (["0/100", "0/120", "0/130"], 0x130),  # of a commit that did not wait for the disk
+        (["0/120"], 0x120),  # of a lock, say: nobody knows when it comes
+    ],
+)
+def test_what_is_in_memory_alone_is_waited_for_as_long_as_it_may_be_a_commit(
+    monkeypatch: pytest.MonkeyPatch, flushed: list[str], end: int
+) -> None:
+    server: Any = Server(monkeypatch)
+    server.flushed = flushed
+    now = itertools.count(0.0, 0.5)
+    monkeypatch.setattr(look.time, "monotonic", lambda: next(now))
+    assert look.end_to_send(server) == end

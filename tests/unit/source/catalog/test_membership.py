@@ -57,6 +57,18 @@ def test_what_is_rendered_is_parsed() -> None:
         assert Membership.parse(one.render()) == one
 
 
+def test_a_row_filter_says_by_what_it_sends_rows() -> None:
+    one = membership.marked('("n" = (5))', {7, 2})
+    assert one.endswith(""" 2 7'::text IS NOT NULL AND ("n" = (5))""")
+    mark = membership.mark_of(one)
+    assert mark.startswith("kuvasz ")
+    assert membership.columns_of(mark) == {2, 7}
+    assert membership.mark_of("") == ""
+    assert membership.columns_of("") == frozenset()
+    for other in (membership.marked('("n" = (6))', {7, 2}), membership.marked('("n" = (5))', {8, 2})):
+        assert membership.mark_of(other) != mark
+
+
 @pytest.fixture
 def tables(database: Database) -> Database:
     database.execute("CREATE TABLE items (id int PRIMARY KEY); CREATE TABLE others (id int PRIMARY KEY)")

@@ -10,7 +10,8 @@ import pytest
 from kuvasz.model import PgType
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import introspect
-from kuvasz.source.catalog.type_catalog import BUILT_IN, TypeCatalog
+from kuvasz.source.catalog.type_catalog import TypeCatalog
+from kuvasz.source.catalog.type_facts import BUILT_IN
 
 TEXT, LSN, MOOD, GONE = 25, 3220, 16400, 16999
 

@@ -33,8 +33,8 @@ def test_one_that_does_is_looked_at_with_its_tables_and_let_go(monkeypatch: pyte
     server = SimpleNamespace(run=lambda: done.append("server"), rights="rights", is_primary=False)
     monkeypatch.setattr(preflight, "ServerCheck", lambda *_, old_transaction_s, wanted: server)
 
-    def tables(_: object, given: object, rights: str, *, is_primary: bool) -> Any:
-        assert (given, rights, is_primary) == (connection, "rights", False)
+    def tables(_: object, given: object, rights: str, *, is_primary: bool, is_heard: bool) -> Any:
+        assert (given, rights, is_primary, is_heard) == (connection, "rights", False, False)
         return SimpleNamespace(run=lambda *named: done.append(named))
 
     monkeypatch.setattr(preflight, "TableCheck", tables)

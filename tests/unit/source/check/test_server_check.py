@@ -19,7 +19,7 @@ from kuvasz.source.slots import SlotState
 
 FACTS = ServerFacts(
     version=180001, version_text="18.1", system_identifier=7, timeline=1, wal_level="logical", max_slots=10,
-    used_slots=1, max_senders=10, used_senders=1, max_slot_wal_keep_bytes=None, is_in_recovery=False,
+    used_slots=1, max_senders=10, used_senders=1, max_slot_wal_keep_bytes=None, wal_end=7, is_in_recovery=False,
     encoding="UTF8", database="shop", role="rep", started_us=5,
 )  # fmt: skip
 SLOT = SlotState(

@@ -59,6 +59,9 @@ class Server:
     def parameter_status(self, name: bytes) -> bytes | None:
         return b"UTF8" if name == b"server_encoding" else None
 
+    def notifies(self) -> None:
+        """Nobody has notified anybody."""
+
     def send_query(self, command: bytes) -> None:
         self.commands.append(command.decode())
         answer = self.answers.pop(0)

@@ -24,7 +24,8 @@ from kuvasz.source.reading.ordered import OrderedReading
 from kuvasz.state.memory import MemoryRecord
 from kuvasz.state.ports import SourceRecord
 from kuvasz.state.staged.memory import MemoryGroupIndex, MemoryIndex
-from kuvasz.state.staged.orders import KnownPast, StreamAnswer, StreamOrder
+from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
+from kuvasz.state.staged.ports import StagedPosition
 from tests.support.roles_machine import RolesMachine
 from tests.support.staged_world import Process
 
@@ -57,7 +58,7 @@ def test_what_a_coordinator_that_was_set_back_has_under_numbers_that_were_heard_
 ) -> None:
     """Its standby took over a moment behind, and the one that read is gone, before the source was told anything."""
     index = machine.index
-    behind = dict(index._positions), list(index._slices), set(index._objects)
+    behind = dict(index._positions), list(index._slices), dict(index._objects)
     machine.connect(name="eu")
     for _ in range(3):
         machine.a_transaction_commits(name="eu", oids=[1], size=5)
@@ -113,7 +114,7 @@ class World:
 
     def following(self, *publications: str, is_own_alone: bool = False) -> Following:
         upstream = Upstream(
-            source="eu", conninfo="", slot="s", publications=publications, system_id="7", is_own_alone=is_own_alone
+            source="eu", conninfo=str, slot="s", publications=publications, system_id="7", is_own_alone=is_own_alone
         )
         start = StreamStart(record=self.record, applied_lsn=lambda: 95, applied=lambda: self.applied)
         assert self.follower is not None
@@ -173,6 +174,83 @@ def test_who_tells_late_what_the_lake_has_brings_no_order_back(world: World) -> 
     asyncio.run(tell())
 
 
+def _set_back(world: World, behind: dict[str, StagedPosition], given: dict[str, GivenOrder]) -> None:
+    """Have a standby of the coordinator take over that was a moment behind."""
+    world.index._positions, world.index._given = behind, given
+    assert world.follower is not None
+    if world.follower.look():
+        world.log._tell()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "why"),
+    [
+        (("p",), ("p", "q"), SlotLost, "without publication q"),
+        (("p", "q"), ("p",), SourceRefused, "the coordinator was set back"),
+    ],
+)
+def test_an_order_that_a_coordinator_has_lost_is_not_believed_in(
+    world: World, before: tuple[str, ...], after: tuple[str, ...], kind: type[SourceError], why: str
+) -> None:
+    """What is read is what was ordered before, and whoever waits for changes of a new table would wait for ever."""
+
+    async def hear() -> None:
+        await world.following(*before).arrange()
+        behind = dict(world.index._positions), dict(world.index._given)
+        again = world.following(*after)
+        await again.arrange()
+        again.begin()
+        world.log._tell()
+        await _soon()
+        assert again.error is None
+        _set_back(world, *behind)
+        async with asyncio.timeout(30):
+            while again.error is None:  # noqa: ASYNC110 (told by nobody)
+                await asyncio.sleep(0.01)
+        assert type(again.error) is kind
+        assert why in again.error.message
+        assert not again.is_receiving.is_set()
+        await again.end()
+        again = world.following(*after)
+        await again.arrange()
+        assert world.index.orders()["eu"].order.publications == after
+
+    asyncio.run(hear())
+
+
+def test_a_source_that_changes_hands_among_those_that_read_is_heard_further(world: World) -> None:
+    async def hear() -> None:
+        following = world.following("p")
+        await following.arrange()
+        following.begin()
+        for _ in range(2):
+            world.index.hold(world.index.shared().pasts)
+            world.index.release(["eu"])
+            assert world.follower is not None
+            assert world.follower.look(), "whoever hears it looks whether its order stands"
+            world.log._tell()
+            await _soon()
+            if following._telling is not None:
+                await following._telling
+        assert following.error is None
+        assert following.is_receiving.is_set()
+        # What is known of the server by now is none of the order's.
+        world.record.update(SourceRecord(system_id="7", timeline=4))
+        following.go_on()
+        await following._telling
+        assert following.error is None
+        world.log.withdraw("eu")  # as whoever is about to end it does
+        world.follower.look()
+        world.log._tell()
+        await _soon()
+        assert following._telling is not None
+        await following._telling
+        assert following.error is None
+        await following.end()
+
+    asyncio.run(hear())
+
+
 def test_who_reads_leaves_out_what_came_to_the_source_by_replication(world: World) -> None:
     async def give() -> None:
         for is_own_alone, options in ((False, {}), (True, {"origin": "none"})):
@@ -190,10 +268,10 @@ def test_who_reads_goes_by_the_url_as_it_is_at_each_connection(world: World) -> 
     async def give() -> None:
         await world.following("p").arrange()
         given, reader = world.index.orders()["eu"], Process(world.index, {}, ClusterRole.READ)
-        urls = (f"postgresql://kuvasz:{password}@127.0.0.1:1/eu" for password in ("made", "old", "new"))
+        urls = (f"postgresql://kuvasz:{password}@127.0.0.1:1/eu" for password in ("old", "new"))
         made = OrderedReading("eu", lambda: next(urls), given, reader.log, ReaderOptions())
         for password in ("old", "new"):
-            assert f"password={password}" in made._staging._ready()
+            assert f"password={password}" in made._staging._upstream.conninfo()
 
     asyncio.run(give())
 

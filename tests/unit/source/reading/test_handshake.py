@@ -22,7 +22,7 @@ from kuvasz.state.ports import SourceRecord, StoredRecord
 from kuvasz.state.progress import Progress
 from kuvasz.state.source_record_file import SourceRecordFile
 
-UPSTREAM = Upstream(source="eu", conninfo="", slot="kuvasz_eu", publications=["p"], system_id="7")
+UPSTREAM = Upstream(source="eu", conninfo=str, slot="kuvasz_eu", publications=["p"], system_id="7")
 SLOT = SlotState(
     name="kuvasz_eu", plugin="pgoutput", database="shop", is_temporary=False, active_pid=None,
     confirmed_flush_lsn=1500, restart_lsn=1000, wal_status="reserved", safe_wal_bytes=None, retained_bytes=0,

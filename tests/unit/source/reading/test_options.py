@@ -19,9 +19,16 @@ def test_a_reader_gathers_no_more_than_its_share() -> None:
     assert alone == ReaderOptions()
 
 
-@pytest.mark.parametrize(("sources", "rest_s"), [(1, 0.0), (2, 0.005), (40, 0.1), (100, 0.25), (5000, 0.25)])
+@pytest.mark.parametrize(
+    ("sources", "rest_s"), [(1, 0.0), (2, 0.005), (40, 0.1), (100, 0.25), (1000, 1.0), (5000, 5.0)]
+)
 def test_readers_of_a_fleet_rest_the_longer_the_more_they_are(sources: int, rest_s: float) -> None:
     assert ReaderOptions().among(sources, 1 << 30).rest_s == pytest.approx(rest_s)
+
+
+@pytest.mark.parametrize(("rest_s", "pause_s"), [(0.0, 0.5), (0.1, 0.5), (0.25, 1.0), (1.0, 4.0)])
+def test_other_tasks_of_a_fleet_look_the_less_often_the_more_they_are(rest_s: float, pause_s: float) -> None:
+    assert ReaderOptions(rest_s=rest_s).pause_s(0.5, 7.0) == pytest.approx(pause_s)
 
 
 def test_what_is_due_is_due_with_the_next_beat() -> None:

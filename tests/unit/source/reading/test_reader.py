@@ -85,11 +85,20 @@ class World:
         self.budget = Budget(1 << 20)
         self.progress = Progress()
         self.types = lambda _: {}
+        self.reached: list[Any] = []  #: where the source is at each connection
+        self.at: list[str] = []  #: where connections went
         monkeypatch.setattr(reader_module.Connection, "open", self._open)
         monkeypatch.setattr(Reader, "_readable", self._readable)
 
+    def conninfo(self) -> str:
+        found = self.reached.pop(0) if self.reached else "host=x"
+        if isinstance(found, Exception):
+            raise found
+        return str(found)
+
     async def _open(self, conninfo: str, source: str) -> Connection:
-        assert (conninfo, source) == ("host=x", "eu")
+        assert source == "eu"
+        self.at.append(conninfo)
         ending = self.plan.pop(0) if self.plan else ([], None)
         if isinstance(ending, Exception):
             raise ending
@@ -107,7 +116,7 @@ class World:
             inbox: Any = SimpleNamespace(put=self.took.append)
             routes: Any = SimpleNamespace(worker=lambda *_: 0)
             down = Downstream(routes=routes, inboxes=[inbox], progress=self.progress, budget=self.budget)
-            up = Upstream(source="eu", conninfo="host=x", slot="s", publications=["p", "q"], system_id="7")
+            up = Upstream(source="eu", conninfo=self.conninfo, slot="s", publications=["p", "q"], system_id="7")
             made = Reader(up, down, self.types, options=OPTIONS)
             running = asyncio.ensure_future(made.run())
             async with asyncio.timeout(30):
@@ -128,6 +137,14 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
+
+
+def test_each_connection_goes_where_the_map_says_by_then(world: World) -> None:
+    """A url, or a part of it, may be in a file, which says another server when this one is gone for good."""
+    world.plan = [SourceError("it is away"), ([[keepalive(200)]], None)]
+    world.reached = ["host=y", SourceError("the file cannot be read"), "host=z"]
+    assert world.live().received_lsn == 200
+    assert world.at == ["host=y", "host=z"]
 
 
 STREAM = [[begin(100), relation(1), row(1, "a"), commit(100, 148)], [keepalive(200)]]
@@ -257,7 +274,7 @@ def test_a_server_that_does_not_greet_is_given_up(world: World, monkeypatch: pyt
             inbox: Any = SimpleNamespace(put=world.took.append)
             routes: Any = SimpleNamespace(worker=lambda *_: 0)
             down = Downstream(routes=routes, inboxes=[inbox], progress=world.progress, budget=world.budget)
-            up = Upstream(source="eu", conninfo="host=x", slot="s", publications=["p"], system_id="7")
+            up = Upstream(source="eu", conninfo=world.conninfo, slot="s", publications=["p"], system_id="7")
             made = Reader(up, down, world.types, options=OPTIONS)
             running = asyncio.ensure_future(made.run())
             async with asyncio.timeout(30):

@@ -29,6 +29,7 @@ class World(Scene):
         super().__init__(folder)
         self.there: dict[str, Any] = {}
         self.xid = 701  #: that put the tables into the publication
+        self.row_filter = ""  #: the mark of the one that tables have
         self.altered_by_others = 0  #: times that somebody else does so right behind another list
         self.fitted: list[tuple[str, list[str], Sequence[str]]] = []
         self.forgotten: list[str] = []
@@ -40,7 +41,10 @@ class World(Scene):
         self.interrupted: list[str] = []
         self.publications = Publications(self.context, forget=resets.forget, begin=self._begin)
         monkeypatch.setattr(self.context.troubles, "interrupt", lambda spec: self.interrupted.append(spec.identifier))
-        monkeypatch.setattr(publication, "load", lambda _, name: self.there.get(name))
+        monkeypatch.setattr(publication, "exists", lambda _, name: name in self.there)
+        monkeypatch.setattr(
+            publication, "load_all", lambda _, names: {name: self.there[name] for name in names if name in self.there}
+        )
         monkeypatch.setattr(publication, "plan", self._plan)
         monkeypatch.setattr(publication, "refusals", self._refusals)
         monkeypatch.setattr(publication, "carry_out", self._carry_out)
@@ -55,14 +59,20 @@ class World(Scene):
     def _members(self, _: object, name: str, oids: Any, __: object) -> dict[int, Membership]:
         tables = {self.table(spec).relation.oid: spec.table for spec in self.source.tables}
         there = [oid for oid in oids if tables[oid] in self.there.get(name, ())]
-        return {oid: Membership(publication="5:700", clauses=frozenset({f"table {oid}:{self.xid}"})) for oid in there}
+        return {
+            oid: Membership(
+                publication="5:700", clauses=frozenset({f"table {oid}:{self.xid}"}), row_filter=self.row_filter
+            )
+            for oid in there
+        }
 
     def _plan(
         self, current: Any, name: str, tables: Any, operations: Sequence[str], *, left: Any
     ) -> PublicationChanges:
         self.left = [table.table.name for table in left]
         self.fitted.append((name, [table.table.name for table in tables], operations))
-        return PublicationChanges(added=tuple(table.table for table in tables if table.table not in (current or ())))
+        added = tuple(table.table for table in tables if table.table not in (current or ()))
+        return PublicationChanges(added=added, statements=tuple(f"ADD {table}" for table in added))
 
     def _refusals(self, *given: Any, wanted: Any) -> dict[Any, SourceRefused]:
         tables = given[3]
@@ -178,6 +188,18 @@ def test_a_table_that_came_back_by_another_row_has_a_gap(world: World) -> None:
     assert world.lake.notes.gap("shop.items", world.source.name) is not None
 
 
+def test_a_table_whose_rows_come_by_another_condition_than_the_maps_has_a_gap(world: World) -> None:
+    spec = world.items
+    usable = [(spec, world.table(spec))]
+    world.copy(spec)
+    world.there[world.publications.name] = [spec.table]
+    world.publications.fit(None, usable, [spec])
+    assert world.forgotten == []
+    world.row_filter = "kuvasz 5ad8 2"  # by the same row of the catalog: it was so before the map was changed
+    world.publications.fit(None, usable, [spec])
+    assert world.forgotten == [spec.identifier]
+
+
 def test_a_gap_begins_at_the_last_look_that_found_none(world: World) -> None:
     """What was applied since may be behind what is missing."""
     world.copy(world.items, 1000)
@@ -237,15 +259,28 @@ def test_inserts_are_named_when_the_slot_has_passed_their_publication(
 ) -> None:
     monkeypatch.setattr(inserts, "since", lambda *_: since)
     monkeypatch.setattr(slots, "describe", lambda *_: SimpleNamespace(confirmed_flush_lsn=confirmed))
-    assert world.publications.may_name_inserts(None, None) is may
+    assert world.publications.may_name_inserts(None, None, ()) is may
 
 
 def test_a_new_slot_begins_behind_the_publication(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[tuple[str, int]] = []
     monkeypatch.setattr(inserts, "mark", lambda _, name, at: marked.append((name, at)))
     taken: Any = SimpleNamespace(consistent_point=700)
-    assert world.publications.may_name_inserts(None, taken)
+    assert world.publications.may_name_inserts(None, taken, ())
     assert marked == [(world.publications.inserts_name, 700)]
+
+
+def test_a_stream_that_named_it_before_goes_on_to(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the comment says, which others may take away, and where nobody may write one."""
+    monkeypatch.setattr(inserts, "since", lambda *_: None)
+    monkeypatch.setattr(slots, "describe", lambda *_: SimpleNamespace(confirmed_flush_lsn=500))
+    whole = [(world.items, world.table(world.items))]
+    bare = [(world.others, world.table(world.others, can_update=False))]
+    for spec in (world.items, world.others):
+        assert not world.publications.may_name_inserts(None, None, whole + bare)
+        world.copy(spec)
+    assert world.publications.may_name_inserts(None, None, whole + bare)
+    assert not world.publications.may_name_inserts(None, None, whole)
 
 
 @pytest.fixture
@@ -284,6 +319,18 @@ def test_another_list_is_no_gap(listing: World) -> None:
     listing.publications.fit(None, usable, [spec])
     assert listing.forgotten == []
     assert "703" in listing.context.shared.lake.notes.published(spec.identifier, listing.source_tables.name(spec))
+
+
+def test_a_row_filter_in_the_place_of_another_one_is_a_gap_also_to_who_dies_in_between(listing: World) -> None:
+    spec = listing.items
+    usable = [(spec, listing.table(spec))]
+    listing.copy(spec)
+    listing.row_filter = "kuvasz 5ad8 2"
+    listing.publications.fit(None, usable, [spec])
+    assert listing.forgotten == [spec.identifier]
+    assert listing.xid == 702, "it got another one"
+    name = listing.source_tables.name(spec)
+    assert listing.context.shared.lake.notes.published(spec.identifier, name) is None
 
 
 def test_who_is_put_in_anew_right_behind_another_list_has_a_gap(listing: World) -> None:
@@ -333,6 +380,12 @@ def test_a_group_of_a_log_alters_no_publication_and_waits_for_what_is_not_in_it(
         (error,) = heard.refused.values()
         assert (error.retry, list(heard.refused)) == (Retry.TIMED, ["shop.others"])
         assert "shop.others is not in publication" in error.message.replace("public.", "shop.")
+        planned = PublicationChanges(relisted=((world.others.table, ("DROP", "ADD")),))
+        heard.fit(None, usable, world.source.tables)
+        (error,) = heard.refused.values()
+        assert "has table public.others with another row filter or list of columns than this map" in error.message
+        assert error.hint is not None
+        assert "the same in the maps of all groups" in error.hint
         planned = PublicationChanges(is_new=True, settings=("CREATE",))
         with pytest.raises(SourceError, match="is not there"):
             heard.fit(None, usable, world.source.tables)

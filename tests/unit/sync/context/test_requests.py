@@ -49,3 +49,19 @@ def test_a_table_comes_back_after_its_wait(tmp_path: Path, monkeypatch: pytest.M
     keys, seconds = asyncio.run(run())
     assert keys == ["shop.items"]
     assert seconds >= 0.04
+
+
+def test_a_table_that_is_tried_meanwhile_comes_back_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each attempt between two of its own, as by a person or a look, would be one that comes again for ever."""
+    monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.02)
+
+    async def run() -> list[str]:
+        scene = Scene(tmp_path)
+        scene.lifetime.begin()
+        for _ in range(3):
+            scene.requests.send_later(scene.items)
+        scene.requests.send_later(scene.others)
+        await asyncio.sleep(0.3)
+        return await scene.requests.next()
+
+    assert sorted(asyncio.run(run())) == ["shop.items", "shop.others"]

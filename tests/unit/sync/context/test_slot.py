@@ -42,7 +42,7 @@ class World(Scene):
         monkeypatch.setattr(slots, "user", lambda *_: "pid 99")
         monkeypatch.setattr(slots, "timeline_history", lambda *_: self.history)
         monkeypatch.setattr(introspect, "wal_end", lambda _: self.wal_end)
-        monkeypatch.setattr(publication, "load", lambda *_: self if self.is_published else None)
+        monkeypatch.setattr(publication, "exists", lambda *_: self.is_published)
 
     def state(self, **facts: Any) -> slots.SlotState:
         values: dict[str, Any] = {
@@ -52,7 +52,7 @@ class World(Scene):
         }  # fmt: skip
         return slots.SlotState(**(values | facts))
 
-    def check(self) -> bool:
+    def check(self, *, is_once: bool = False) -> bool:
         facts: Any = SimpleNamespace(
             system_identifier=OURS,
             timeline=self.timeline,
@@ -61,7 +61,7 @@ class World(Scene):
             started_us=66,
             database="shop",
         )
-        return self.slot.check(None, facts)
+        return self.slot.check(None, facts, is_once=is_once)
 
 
 @pytest.fixture
@@ -73,6 +73,15 @@ def test_the_source_goes_on_in_its_slot(world: World) -> None:
     world.copy(world.items, 1200)
     assert world.check()
     assert world.standing.standing == SourceRecord(system_id="7", timeline=1, confirmed_lsn=1500)
+
+
+def test_a_table_that_is_paused_needs_no_slot_where_all_is_copied_once(world: World) -> None:
+    world.copy(world.items, 1200)
+    world.states.pause("shop.items", world.source.name)
+    world.found = None
+    with pytest.raises(SlotLost):
+        world.check()
+    assert not world.check(is_once=True)
 
 
 def test_how_far_no_row_is_missing_outlives_the_process_but_not_the_slot(world: World) -> None:
@@ -279,7 +288,7 @@ def test_a_new_slot_begins_with_nothing(world: World, monkeypatch: pytest.Monkey
     starts = world.source_tables.gap_starts
     starts.looked_lsn = 600
     starts.prove(Evidence.PUBLICATION, world.items, 790)  # the publication was made before it
-    world.slot.create(SimpleNamespace(system_identifier=OURS, timeline=3, version=160000, is_in_recovery=False))
+    world.slot.create(None, SimpleNamespace(system_identifier=OURS, timeline=3, version=160000, is_in_recovery=False))
     assert world.progress.confirmable(name) == world.progress.received_lsn(name) == 800
     starts.note(Evidence.PUBLICATION, world.items)
     assert (starts.looked_lsn, starts.get(world.items)) == (0, 790)
@@ -302,11 +311,16 @@ def test_a_slot_that_was_made_and_not_noted_begins_a_history_of_its_own(world: W
     assert world.slot.applied_lsn() == 0, "nothing of the one before counts"
 
 
-def test_a_slot_of_something_else_is_not_touched(world: World) -> None:
-    world.found = world.state(plugin="test_decoding")
-    with pytest.raises(SlotLost, match="cannot be used"):
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_a_slot_of_something_else_is_not_touched_whatever_else_is_lost(world: World, *, has_rows: bool) -> None:
+    """With `on_slot_lost: resync` a lost one is dropped, and made anew."""
+    if has_rows:
+        world.copy(world.items, 1200)
+    world.found = world.state(plugin="test_decoding", wal_status="lost")
+    with pytest.raises(SourceRefused, match="cannot be used: its plugin is test_decoding") as told:
         world.check()
-    assert world.dropped == []
+    assert not isinstance(told.value, SlotLost)
+    assert (world.dropped, "`sid` another name" in (told.value.hint or "")) == ([], True)
 
 
 def test_a_missing_publication_is_a_gap(world: World) -> None:
@@ -359,7 +373,7 @@ def test_what_is_parked_counts_as_applied(world: World) -> None:
 def test_snapshots_of_single_tables_have_slots_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, bool]] = []
 
-    def create(_: str, name: str, *, temporary: bool, failover: bool, on_waiting: Any) -> Any:
+    def create(_: str, name: str, *, temporary: bool, on_waiting: Any, **__: object) -> Any:
         made.append((name, temporary))
         if len(made) == 2:
             world.lifetime.end()

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from kuvasz.sync.context.source_threads import SourceThreads, Turn
 
 
@@ -147,3 +149,20 @@ def test_a_server_is_asked_a_few_things_at_a_time() -> None:
     finally:
         gate.set()
     assert most == 8
+
+
+def test_looks_that_nobody_waits_for_begin_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def run() -> None:
+        threads = SourceThreads()
+        monkeypatch.setattr("kuvasz.sync.context.source_threads.asyncio.sleep", sleep)
+        for _ in range(3):
+            await threads.turn_to_look()
+
+    asyncio.run(run())
+    assert waited[0] == 0
+    assert 0 < waited[1] < waited[2]

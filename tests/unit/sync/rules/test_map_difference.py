@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.config import sources
-from kuvasz.config.model import Config
+from kuvasz.config.model import Config, LakeConfig
+from kuvasz.config.secrets import SecretFile, SecretText
 from kuvasz.errors import ConfigError
 from kuvasz.sync.rules.map_difference import (
     MapDifference,
@@ -269,6 +271,28 @@ def test_user_and_password_of_a_jdbc_catalog_count_at_once_and_all_else_of_the_l
     rest = {"type": "rest", "uri": "https://c", "properties": {"token": "old"}}
     found = between(lambda map_: map_["lake"].update(properties={"token": "new"}), SHOP | {"lake": rest})
     assert (found.held, found.credentials) == (("lake.properties",), None)
+
+
+def test_a_key_of_the_store_that_is_asked_for_again_is_no_difference() -> None:
+    def lake(uri: str, key: str, file: str) -> LakeConfig:
+        found = LakeConfig(uri=uri, warehouse="s3://lake", properties={"s3.access-key-id": key})
+        return found.asking({"s3.access-key-id": SecretText(SecretFile(file))})
+
+    for uri in ("jdbc:sqlite:c.db", "jdbc:postgresql://c/x"):
+        before = lake(uri, "old", "/run/key")
+        assert before.with_credentials(lake(uri, "new", "/run/key")).properties == {"s3.access-key-id": "new"}
+        assert before.with_credentials(lake(uri, "new", "/run/other")) is before, "another place waits for a start"
+        assert before.with_credentials(lake(uri, "old", "/run/key")) is before
+
+
+def test_another_file_of_a_password_of_the_catalog_counts_at_once(tmp_path: Path) -> None:
+    def lake(name: str) -> LakeConfig:
+        found = LakeConfig(uri="jdbc:postgresql://c/x", properties={"jdbc.password": "old"})
+        return found.asking({"jdbc.password": SecretText(SecretFile(str(tmp_path / name)))})
+
+    (tmp_path / "second").write_text("new")
+    found = lake("first").with_credentials(lake("second"))
+    assert found.live_properties["jdbc.password"] == "new"
 
 
 def test_a_level_of_the_log_counts_at_once_and_its_file_waits_for_a_start() -> None:

@@ -12,6 +12,7 @@ from kuvasz.config.load import load
 from kuvasz.model import TableName
 from kuvasz.ports import Feed, Target
 from kuvasz.route.hashing import worker_of
+from kuvasz.sync.rules import targets as targets_module
 from kuvasz.sync.rules.targets import Targets, feed_of, narrowed, target_of, why_not_taken
 from tests.support.changes import relation
 
@@ -264,3 +265,15 @@ def test_targets_that_change_at_once_have_one_worker(tmp_path: Path) -> None:
     assert {targets.worker_of_target(name) for name in ("shop.items", "shop.fact_orders")} == {worker_of("shop", 64)}
     assert targets.worker_of_target("shop.events") == worker_of("shop.events", 64)
     assert [target_of(spec).group for source in sources for spec in source.tables] == ["shop"] * 4 + [None]
+
+
+def test_names_that_are_none_of_the_maps_are_not_kept_without_end(
+    sources: list[config_sources.Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets_module, "_MOST_NAMES", 10)
+    targets, (eu, *_) = Targets(sources, 4), (source.name for source in sources)
+    for number in range(100):
+        table = TableName(schema="public", name=f"staging_{number}")
+        assert targets.find(eu, relation(table=table, oid=1000 + number)) == ()
+    assert len(targets._of[eu]._specs) <= 10
+    assert targets.find(eu, relation()) == (("shop.items", eu),)

@@ -22,7 +22,7 @@ from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.rules.targets import feed_of, target_of
-from kuvasz.sync.tables import copies
+from kuvasz.sync.tables import copies, copy_snapshot
 from kuvasz.sync.tables.approach import Approach
 from kuvasz.sync.tables.copies import Copies
 from kuvasz.sync.tables.copy_hours import CopyHours
@@ -91,7 +91,7 @@ class World(Scene):
         monkeypatch.setattr(snapshot, "Names", SimpleNamespace(of=lambda *_: names))
         monkeypatch.setattr(introspect, "load_relations", lambda *_: {self.seen.table: self.seen})
         monkeypatch.setattr(sizes, "sized", lambda _, table: table)
-        monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [])
+        monkeypatch.setattr(copy_snapshot, "copy_ranges", lambda *_, **__: [])
         monkeypatch.setattr(copies, "FIRST_S", 0.01)
 
     @property
@@ -439,7 +439,7 @@ def test_a_copy_whose_snapshot_is_too_old_leaves_its_table_in_error_and_nothing_
         raise TableError("its snapshot is too old")
 
     monkeypatch.setattr(world.copies.hours, "check_age", too_old)
-    monkeypatch.setattr(copies, "copy_ranges", lambda *_, **__: [SimpleNamespace()])
+    monkeypatch.setattr(copy_snapshot, "copy_ranges", lambda *_, **__: [SimpleNamespace()])
     world.beside()
     assert (world.source_tables.state(world.items), world.held) == (State.ERROR, frozenset())
     assert world.source_tables.position(world.items) is None

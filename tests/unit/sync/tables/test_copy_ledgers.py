@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kuvasz.errors import LakeError, SourceError, SourceRefused, TableError
-from kuvasz.model import TableType, Uniqueness
+from kuvasz.model import PgType, TableType, Uniqueness
 from kuvasz.source import conninfo, snapshot, window
 from kuvasz.source.catalog import entries, membership
 from kuvasz.source.catalog.table import TableKind
@@ -60,6 +60,13 @@ class World(Scene):
     def _changes(self, end: int) -> Iterator[Any]:
         assert end == self.lsn
         yield Sender(start=800).transactions([insert(1)], [insert(2)], [insert(3)])  # at 900, 1000 and 1100
+
+    def key_is(self, kind: PgType) -> None:
+        """Have the key be of a type."""
+        columns = tuple(
+            dataclasses.replace(one, pg_type=kind) if one.is_key else one for one in self.seen.relation.columns
+        )
+        self.seen = dataclasses.replace(self.seen, relation=dataclasses.replace(self.seen.relation, columns=columns))
 
     @property
     def facts(self) -> CopyFacts:
@@ -318,18 +325,46 @@ def test_what_did_not_become_visible_is_noted_again(world: World) -> None:
         assert dict(ledger.earlier.parts) == {1: "one"}
 
 
+TEXT = PgType(oid=25, name="text")
+CODE = PgType(oid=20001, name="code", schema="public", category="d", base=TEXT)
+MOOD = PgType(oid=20002, name="mood", schema="public", category="e")
+CITEXT = PgType(oid=20003, name="citext", schema="public")
+
+#: Types of which somebody has made a part whose checks are called where a text becomes a value.
+KINDS_MADE = [
+    PgType(oid=20004, name="pair", schema="public", category="c"),
+    PgType(oid=20005, name="span", schema="public", category="r"),
+    PgType(oid=20006, name="_code", schema="public", element=CODE),
+    PgType(oid=20007, name="codes", schema="public", category="d",
+           base=PgType(oid=20006, name="_code", schema="public", element=CODE)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [
+    CODE, MOOD, CITEXT, PgType(oid=3904, name="int4range", category="r"),
+    PgType(oid=20008, name="_mood", element=MOOD),
+])  # fmt: skip
+def test_keys_of_other_types_are_looked_up(world: World, kind: PgType) -> None:
+    world.key_is(kind)
+    world.cut_off()
+    with world.ledgers.of(world.facts, world.ranges) as (ledger, _):
+        assert ledger is not None
+
+
 @pytest.mark.parametrize(
     "without",
     [
         {"kind": TableKind.LEAF}, {"kind": TableKind.PARTITIONED}, {"can_update": False}, "key", "type", "ranges",
-        "publication", "lake",
+        "publication", "lake", *KINDS_MADE,
     ],
 )  # fmt: skip
 def test_of_other_copies_nothing_is_kept(
-    world: World, monkeypatch: pytest.MonkeyPatch, without: dict[str, Any] | str
+    world: World, monkeypatch: pytest.MonkeyPatch, without: dict[str, Any] | PgType | str
 ) -> None:
     world.cut_off()
-    if isinstance(without, dict):
+    if isinstance(without, PgType):
+        world.key_is(without)
+    elif isinstance(without, dict):
         world.seen = dataclasses.replace(world.seen, **without)
     elif without == "key":
         world.seen = world.table(world.items)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.model import CopyLimits
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SchemaError, SourceError, SourceLocked
 from kuvasz.model import TableName
 from kuvasz.source import snapshot
 from kuvasz.source.catalog import introspect, sizes
 from kuvasz.source.catalog.table import SourceTable, TableKind
+from kuvasz.sync.tables import copy_snapshot
 from kuvasz.sync.tables.copy_snapshot import CopySnapshot
 from tests.support.scene import Scene
 
@@ -118,3 +120,93 @@ def test_a_look_that_fails_is_of_whoever_asked_and_the_others_ask_again(world: W
         world.under.look(world.items)
     world.named(world.source.tables[1])
     assert world.asked == [["others"]]
+
+
+class Ahead:
+    """Rows of small tables, read in a session that two tables share."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        self.rows = {spec.table: b"1\n" for spec in world.source.tables}
+        self.failing: set[TableName] = set()
+        self.changed: set[int] = set()
+        self.read: list[str] = []
+        self.now, self.takes_s = 100.0, 0.1
+        monkeypatch.setattr(copy_snapshot, "time", SimpleNamespace(monotonic=lambda: self.now))
+        names = {table.relation.oid: SimpleNamespace(oid=table.relation.oid) for table in world.there.values()}
+        monkeypatch.setattr(snapshot.Names, "of_all", lambda _, __: names)
+        monkeypatch.setattr(snapshot.Names, "unchanged", self._unchanged)
+        monkeypatch.setattr(snapshot, "under", world._session)
+        monkeypatch.setattr(snapshot.CopyRange, "read", lambda wanted, _: self._read(wanted))
+        sessions: Any = SimpleNamespace(other=world._session, rest=lambda: None)
+        world.under = CopySnapshot(
+            world.context, "s", TAKEN, world.source.tables, sessions, is_first=True, reads_ahead=True
+        )
+
+    def _read(self, wanted: snapshot.CopyRange) -> Iterator[bytes]:
+        assert wanted.is_hurried, "it is given up as soon as its rows come slowly"
+        self.read.append(wanted.table.name)
+        self.now += self.takes_s
+        if wanted.table in self.failing:
+            raise SourceError("it cannot be read")
+        yield self.rows[wanted.table]
+
+    def _unchanged(self, _: object, names: Sequence[Any]) -> frozenset[int]:
+        return frozenset(one.oid for one in names) - self.changed
+
+    def found(self) -> dict[str, bytes | None]:
+        """Look at both tables; returns the rows that are there of each."""
+        found = {}
+        for spec in self.world.source.tables:
+            sight = self.world.under.look(spec)
+            (wanted,) = self.world.under.ranges(spec, sight.table, sight.ahead)
+            found[spec.table.name] = None if wanted.ahead is None else wanted.ahead.take()
+        return found
+
+
+@pytest.fixture
+def ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> Ahead:
+    return Ahead(world, monkeypatch)
+
+
+def test_rows_of_small_tables_are_read_when_the_first_is_looked_at(ahead: Ahead) -> None:
+    assert ahead.found() == {"items": b"1\n", "others": b"1\n"}
+    assert ahead.read == ["items", "others"]
+
+
+def test_what_cannot_be_read_ahead_or_is_much_is_read_when_it_is_wanted(ahead: Ahead) -> None:
+    ahead.rows[ahead.world.items.table] = b"1" * (1 << 20)
+    assert ahead.found() == {"items": None, "others": b"1\n"}
+
+
+def test_what_fails_says_so_to_whoever_wants_it(ahead: Ahead) -> None:
+    ahead.failing = {ahead.world.items.table}
+    assert ahead.found() == {"items": None, "others": None}
+
+
+def test_a_server_that_is_slow_keeps_nobodys_turn_to_copy_for_all_its_tables(ahead: Ahead) -> None:
+    ahead.takes_s = 6.0
+    assert ahead.found() == {"items": b"1\n", "others": None}
+    assert ahead.read == ["items"]
+
+
+def test_what_was_altered_while_it_was_read_is_read_again(ahead: Ahead) -> None:
+    ahead.changed = {ahead.world.table(ahead.world.items).relation.oid}
+    assert ahead.found() == {"items": None, "others": b"1\n"}
+
+
+def test_nothing_is_read_ahead_where_copies_are_limited_or_rows_are_sparks_to_choose(
+    ahead: Ahead, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = dataclasses.replace(world.context.shared, copy_limits=lambda _: CopyLimits(sessions=1))
+    monkeypatch.setattr(world.under, "_context", dataclasses.replace(world.context, shared=shared))
+    assert ahead.found() == {"items": None, "others": None}
+    assert ahead.read == []
+
+
+def test_rows_of_other_columns_than_are_wanted_by_now_count_for_nothing(ahead: Ahead, world: World) -> None:
+    sight = world.under.look(world.items)
+    assert sight.ahead is not None
+    narrowed = dataclasses.replace(sight.table.relation, columns=sight.table.relation.columns[:1])
+    (wanted,) = world.under.ranges(world.items, dataclasses.replace(sight.table, relation=narrowed), sight.ahead)
+    assert (wanted.ahead, sight.ahead.is_taken) == (None, False)

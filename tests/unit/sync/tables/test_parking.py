@@ -23,6 +23,7 @@ from kuvasz.model import Delivery, Segment, SourcePosition, TableName, TableType
 from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.route.row_limit import RowLimit
+from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.state.budget import Budget
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
@@ -188,6 +189,7 @@ class Life:
         context: Any = SimpleNamespace(
             source=SimpleNamespace(name=EU, tables=SPECS),
             shared=SimpleNamespace(
+                reading=ReaderOptions(),
                 lot=self.lot, lake=world.lake, progress=self.progress, budget=self.budget, states=self.states,
                 inboxes=[self.worker], routes=SimpleNamespace(worker_of_target=lambda _: 0), mask_secret=b"",
             ),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SchemaError
 from kuvasz.model import TableName
@@ -48,6 +49,29 @@ def test_a_table_with_rows_in_the_lake_keeps_its_sid(tmp_path: Path, monkeypatch
         namesakes.refuse(second)
     mine.clear()
     namesakes.refuse(second)
+
+
+def test_a_tenant_whose_rows_another_source_has_in_the_lake_is_refused_whoever_asks_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart, or while the other one's server is away: whoever owns a database names schemas as he likes."""
+    scene = Scene(tmp_path)
+    routes = scene.context.shared.routes
+    routes.replace("shop_other", dataclasses.replace(scene.source, name="shop_other"))
+    first, second = member(scene, "tenant_acme", 7), member(scene, "tenant_b", 9)
+    with_tables(scene, first, second)
+    there = {names.member_name("shop_other", names.tenant_member(30, "acme")): object()}
+    monkeypatch.setattr(scene.lake, "positions", lambda _: there)
+    namesakes = Namesakes(scene.context)
+    with pytest.raises(SchemaError, match="as those of source shop_other have"):
+        namesakes.refuse(first)
+    namesakes.refuse(second)
+    assert routes.own("shop_other", first.identifier, "acme") == "shop_other", "it is not given away"
+    routes.replace("shop_other", None)  # it has left the map
+    namesakes.refuse(first)
+    there[scene.source.name_of(first)] = object()
+    routes.replace("shop_other", dataclasses.replace(scene.source, name="shop_other"))
+    namesakes.refuse(first)
 
 
 def test_a_sid_of_another_source_is_refused(tmp_path: Path) -> None:

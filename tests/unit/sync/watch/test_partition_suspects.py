@@ -52,7 +52,7 @@ def test_tables_do_not_answer_for_each_other(suspects: PartitionSuspects) -> Non
 def test_what_was_emptied_is_told_of_or_not_once_the_stream_was_heard_out(
     suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: 500)
+    monkeypatch.setattr(partition_suspects, "end_to_send", lambda _: 500)
     assert suspects.may_be_told(None, SPEC, {(7, 1)})
     current.heard_lsn = 499
     assert suspects.may_be_told(None, SPEC, {(7, 1)})
@@ -65,7 +65,7 @@ def test_what_was_emptied_besides_is_waited_for_anew(
     suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = iter((500, 900))
-    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: next(ends))
+    monkeypatch.setattr(partition_suspects, "end_to_send", lambda _: next(ends))
     suspects.may_be_told(None, SPEC, {(7, 1)})
     current.heard_lsn = 600
     assert suspects.may_be_told(None, SPEC, {(7, 1), (8, 1)})
@@ -77,7 +77,7 @@ def test_what_was_emptied_besides_is_waited_for_anew(
 def test_what_the_stream_brought_is_committed_before_anything_is_compared_unless_that_takes_too_long(
     suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: 500)
+    monkeypatch.setattr(partition_suspects, "end_to_send", lambda _: 500)
     current.heard_lsn, current.durable_lsn = 500, 499
     assert [suspects.may_be_told(None, SPEC, {(7, 1)}) for _ in range(4)] == [True] * 4
     current.durable_lsn = 500
@@ -91,7 +91,7 @@ def test_nobody_is_suspected_at_a_place_of_another_past(
     suspects: PartitionSuspects, current: Current, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = iter((9000, 500))
-    monkeypatch.setattr(partition_suspects, "wal_end", lambda _: next(ends))
+    monkeypatch.setattr(partition_suspects, "end_to_send", lambda _: next(ends))
     suspects.waits(SPEC, KNOWN, [])
     suspects.may_be_told(None, SPEC, {(7, 0)})
     suspects.clear()

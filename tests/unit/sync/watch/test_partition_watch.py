@@ -104,8 +104,10 @@ class World(Scene):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(partitions, "horizon", lambda scene: scene.horizon)
-    for module in (partition_suspects, partition_watch, stale_stream):
-        monkeypatch.setattr(module, "wal_end", lambda scene: scene.wal_lsn)
+    for module, name in (
+        (partition_suspects, "end_to_send"), (partition_watch, "wal_end"), (stale_stream, "end_to_send"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, lambda scene: scene.wal_lsn)
     monkeypatch.setattr(partitions, "load", lambda scene, roots: dict.fromkeys(roots, scene.found))
     monkeypatch.setattr(partitions, "types", lambda scene, roots: dict.fromkeys(roots, scene.types))
     monkeypatch.setattr(partitions, "altered", lambda scene, *_: scene.altered)

@@ -84,6 +84,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(partitions, "has_rows_from_before", rows_from_before)
     monkeypatch.setattr(relation_files, "begins_with_an_insert", lambda world, *_: world.begins_with_an_insert)
     monkeypatch.setattr(rewrite_watch, "wal_end", lambda world: world.wal_lsn)
+    monkeypatch.setattr(rewrite_watch, "end_to_send", lambda world: world.wal_lsn)
     return World(tmp_path)
 
 

@@ -331,8 +331,8 @@ class Lake:
         self._kuvasz = kuvasz
         self.notes = SimpleNamespace(columns=lambda _, source: kuvasz.columns.known.get(source))
 
-    def positions(self, _: str) -> dict[str, SourcePosition]:
-        return self._kuvasz.positions
+    def position(self, _: str, source: str) -> SourcePosition | None:
+        return self._kuvasz.positions.get(source)
 
     def prepare(self, *arguments: Any, **options: Any) -> Any:
         return self._kuvasz.prepare(*arguments, **options)

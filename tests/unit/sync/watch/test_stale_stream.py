@@ -33,7 +33,7 @@ class World(Scene):
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(partitions, "are_seen", lambda scene: scene.are_seen)
-    monkeypatch.setattr(stale_stream, "wal_end", lambda scene: scene.wal_lsn)
+    monkeypatch.setattr(stale_stream, "end_to_send", lambda scene: scene.wal_lsn)
     monkeypatch.setattr(partitions, "is_confirmed", lambda scene, _, at_lsn: scene.confirmed_lsn >= at_lsn)
     return World(tmp_path)
 

@@ -7,16 +7,19 @@ import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kuvasz.config.load import load
-from kuvasz.config.model import Config
+from kuvasz.config.model import Config, LakeConfig
 from kuvasz.state.memory import MemoryFeeds
 from kuvasz.state.shares.memory import MemoryGroups
 from kuvasz.state.shares.ports import ApplierNode
+from kuvasz.state.tables import State
+from kuvasz.sync.group_shares import GroupShare
 from kuvasz.sync.pattern_tables import PatternTables
+from kuvasz.verbs.cluster import applying
 from kuvasz.verbs.cluster.applying import GroupsApplied
 from kuvasz.verbs.cluster.standby import map_digest
 
@@ -142,3 +145,73 @@ def test_a_source_that_leaves_the_map_while_nobody_has_its_group_is_not_read_any
     assert kept == ["eu,us", "eu"]
     look()
     assert kept == ["eu,us", "eu"]
+
+
+@pytest.mark.parametrize(("watch", "may_drop"), [(True, False), (False, None)])
+def test_a_map_that_another_one_took_by_itself_drops_nothing(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch, watch: bool, may_drop: bool | None
+) -> None:
+    """It may be half a map: slots of what the other half has would be gone, and with them all that is not here."""
+    monkeypatch.setattr(applying, "_again", lambda loaded: loaded)
+    shares.other_follows()
+    reloaded: list[bool | None] = []
+
+    async def reload(by: str, *, may_drop: bool | None = None) -> None:
+        assert by == "the cluster (two)"
+        reloaded.append(may_drop)
+
+    config = shares.before.model_copy(update={"map": shares.before.map.model_copy(update={"watch": watch})})
+    shares.mine._shared = shares.holders.shared()
+    live_map: Any = SimpleNamespace(loaded=SimpleNamespace(config=shares.now), reload=reload)
+    asyncio.run(shares.mine._follow(cast("Any", SimpleNamespace(config=config)), live_map))
+    assert reloaded == [may_drop]
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_groups_that_go_together_stay_while_a_table_of_one_is_copied(shares: Shares, drains: bool) -> None:
+    """The other one alone would be applied by nobody: neither here nor there is all of their unit."""
+    applied: list[frozenset[str]] = []
+
+    class App(SimpleNamespace):
+        async def apply(self, groups: frozenset[str]) -> bool:
+            applied.append(groups)
+            self.groups = groups
+            return True
+
+    groups = [
+        {"database": name, "urls": [{"url": f"postgresql:///{name}", "sid": name}], "tables": {"items": None}}
+        for name in ("eu", "us")
+    ]
+    shares._file.write_text(json.dumps({"lake": {"namespace": "shop"}, "databases": groups}))
+    config = load(shares._file, {}).config
+    assert set(shares.mine._known(config)[1].values()) == {"eu"}, "both feed one target"
+    copied = SimpleNamespace(database="eu_eu", state=State.COPYING)
+    source = SimpleNamespace(source=SimpleNamespace(name="eu_eu"), mapped=SimpleNamespace(database="eu"))
+    app: Any = App(config=config, groups=frozenset({"eu", "us"}), sources=[source])
+    app.states = SimpleNamespace(snapshot=lambda: [copied])
+    share = GroupShare(taken=[], given=["eu", "us"])
+    assert asyncio.run(shares.mine._give(app, share, set(), drains=drains)) == drains
+    assert applied == ([frozenset()] if drains else [])
+
+
+class LaterLake(LakeConfig):
+    """As a later version has it."""
+
+    added: int = 0
+
+
+class LaterConfig(Config):
+    """The configuration of that version."""
+
+    lake: LaterLake = LaterLake()
+
+
+def test_a_map_is_the_same_one_for_a_version_that_knows_more_options(shares: Shares) -> None:
+    """Else nobody takes over from one of the version before that is killed while a cluster gets a new one."""
+    config = shares.now
+    lake = LaterLake.model_construct(config.lake.model_fields_set, **dict(config.lake))
+    later = LaterConfig.model_construct(config.model_fields_set, **{**dict(config), "lake": lake})
+    assert later.model_dump(include={"lake"})["lake"]["added"] == 0
+    assert map_digest(later) == map_digest(config) != map_digest(shares.before)
+    lake.__dict__["added"] = 1
+    assert map_digest(later) != map_digest(config), "whoever says so has another map"

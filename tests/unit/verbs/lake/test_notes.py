@@ -16,7 +16,7 @@ from kuvasz.errors import ConfigError
 from kuvasz.evolve import column_notes, known
 from kuvasz.lake.format import rule, source_positions
 from kuvasz.model import POSTGRES_EPOCH_US, SourcePosition
-from kuvasz.verbs import lakeview
+from kuvasz.verbs.catalogs import pyiceberg_catalog
 from kuvasz.verbs.lake import notes
 from tests.support import earlier_notes
 from tests.support.lake_table import schema
@@ -43,7 +43,7 @@ def config(tmp_path: Path) -> Config:
 
 
 def make(config: Config, properties: dict[str, str]) -> None:
-    options = lakeview.catalog_properties(config.lake) | {"init_catalog_tables": "true"}
+    options = pyiceberg_catalog.catalog_properties(config.lake) | {"init_catalog_tables": "true"}
     catalog = SqlCatalog(config.lake.name, **options)
     catalog.create_namespace("shop")
     catalog.create_table("shop.items", schema((1, "id", "long")).arrow(), properties=properties)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import math
@@ -11,7 +12,7 @@ import uuid
 from typing import Any
 
 import pytest
-from pyiceberg.expressions import EqualTo, IsNaN, Reference
+from pyiceberg.expressions import AlwaysFalse, EqualTo, IsNaN, Reference
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -183,3 +184,40 @@ def test_what_is_no_key_is_told(given: list[str], key: tuple[str, ...], message:
     with pytest.raises(ConfigError) as told:
         parse(given, *key, a=IntegerType(), b=StringType())
     assert told.value.message == message
+
+
+def test_what_was_written_down_before_a_column_was_renamed_is_known() -> None:
+    now = Schema(NestedField(1, "a2", LongType()), NestedField(2, "b", StringType()))
+    before = Schema(NestedField(1, "a", IntegerType()))
+    lake = schema.parse(now.model_dump_json())
+    key = row_key.parse(["7", "x"], None, ("a2", "b"), (lake, now), "shop.items")
+    assert not key.is_of({"a": "7", "b": "x"})
+    key = dataclasses.replace(key, earlier=row_key.earlier_names([before, now], lake))
+    assert key.earlier == {"a2": {"a"}}
+    told = [key.is_of(one) for one in ({"a": "7", "b": "x"}, {"a2": "7", "b": "x"}, {"a": "8", "b": "x"}, {"a": "7"})]
+    assert told == [True, True, False, False]
+
+
+TYPED = Schema(NestedField(1, "a", LongType()), NestedField(2, "at", TimestampType()))
+
+
+def test_what_is_no_value_of_its_column_is_the_text_of_a_rejected_row() -> None:
+    lake = (schema.parse(TYPED.model_dump_json()), TYPED)
+    key = row_key.parse(["7", "infinity"], None, ("a", "at"), lake, "shop.items", takes_misfits=True)
+    assert (key.is_misfit, key.condition) == (True, AlwaysFalse())
+    told = [key.is_of(one) for one in ({"a": "07", "at": "infinity"}, {"a": "7", "at": "-infinity"}, {"a": "7"})]
+    assert told == [True, False, False]
+    fitting = row_key.parse(["7", "2024-01-01"], None, ("a", "at"), lake, "shop.items", takes_misfits=True)
+    assert not fitting.is_misfit
+    assert not fitting.is_of({"a": "7", "at": "infinity"})
+
+
+def test_a_key_of_which_not_all_is_known_may_be_it() -> None:
+    both = Schema(NestedField(1, "a", LongType()), NestedField(2, "b", StringType()))
+    key = row_key.parse(["7", "x" * 70_000], None, ("a", "b"), (schema.parse(both.model_dump_json()), both), "items")
+    texts: list[dict[str, str | None]] = [
+        {}, {"a": "7"}, {"a": "7", "b": "x" * 65_536 + "…"},
+        {"a": "8"}, {"a": "7", "b": "x"}, {"a": "7", "b": "y…"}, {"a": "7", "b": None}, {"a": "7", "b": "x" * 70_000},
+    ]  # fmt: skip
+    assert [key.may_be_of(one) for one in texts] == [True] * 3 + [False] * 5
+    assert [key.is_of(one) for one in texts] == [False] * 7 + [True]

@@ -62,6 +62,37 @@ def test_nothing_is_done_until_somebody_is_sure(loaded: Loaded, cleaned: list[st
     assert (loaded.path.read_text(), cleaned) == (MAP, [])
 
 
+@pytest.mark.parametrize("drops_slot", [True, False])
+def test_what_the_running_kuvasz_leaves_of_a_source_is_dropped_or_told(
+    loaded: Loaded, cleaned: list[str], monkeypatch: pytest.MonkeyPatch, drops_slot: bool
+) -> None:
+    """It saw by itself before that the file is another one, and drops nothing then; or the server is away."""
+    for pause in ("_PAUSE_S", "_AGAIN_S"):
+        monkeypatch.setattr(dropping, pause, 0.0)
+    seen = [{"sources": [{"source": "shop_b_1"}]}, {"sources": []}]
+    monkeypatch.setattr(remote, "status", lambda _: seen.pop(0))
+    monkeypatch.setattr(remote, "reload", lambda *_, **__: {})
+    asked: list[str] = []
+
+    def clean(source: Source) -> list[Step]:
+        assert not seen, "it has not ended"
+        asked.append(source.name)
+        if source.name == "shop_b_1":
+            is_busy = asked.count(source.name) == 1  # the running one drops it just now
+            done = {"outcome": "left", "error": "it is in use"} if is_busy else {"outcome": "was not there"}
+        else:
+            done = {"outcome": "left", "error": "connection refused", "hint": "start it"}
+        return [Step(source=source.name, what="slot", name=source.object_name, **done)]
+
+    monkeypatch.setattr(cleanup, "clean", clean)
+    answer = dropping.run(loaded, SourceSelection(sid="b_*"), drops_slot=drops_slot, is_sure=True)
+    assert answer["is_running"]
+    told = dropping.render(answer)
+    assert ("shop_b_2: slot kuvasz_shop_b_2: left\n    connection refused\n    start it\n" in told) is drops_slot
+    assert "shop_b_1: slot" not in told
+    assert dropping.exit_code(answer) == int(drops_slot)
+
+
 @pytest.mark.parametrize("drops_slot", [True, None])
 def test_sources_of_a_pattern_leave(loaded: Loaded, cleaned: list[str], drops_slot: bool | None) -> None:
     answer = dropping.run(loaded, SourceSelection(sid="b_*"), drops_slot=drops_slot, is_sure=True)

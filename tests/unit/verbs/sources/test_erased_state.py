@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from kuvasz.lake.executors.spool import Spool
+from kuvasz.parking.log_folder import LogFolder
+from kuvasz.parking.reach import Reach
 from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.verbs.sources import erased_state
 from tests.support.maps import loaded
@@ -57,3 +59,14 @@ def test_what_a_copy_that_was_cut_off_has_noted_of_keys_is_forgotten(
     assert found["copies"] == 4 - len(left)
     assert holding(folder, PLANTED) == []
     assert [one for one in left if holding(folder, one)] == left
+
+
+def test_nothing_of_a_source_that_is_erased_says_how_far_its_parked_changes_went(tmp_path: Path) -> None:
+    config = loaded(tmp_path, MAP.format(folder=tmp_path)).config
+    logs, folder = LogFolder(config.pipeline.state_folder), config.pipeline.state_folder
+    for target, source in (("shop.items", "shop_de"), ("shop.gone", "shop_de"), ("shop.items", "shop_fr")):
+        logs.create(target, source).close()
+        logs.reach(target, source).note(Reach("f" * 32, 7))
+    assert erased_state.forget(config, {"shop.items": {"sources": ["shop_de"]}}, ("shop_de",))["parked"] == 1
+    found = sorted(str(path.relative_to(folder).parent) for path in folder.rglob("shop.*"))
+    assert found == ["parked/shop_fr", "reach/shop_fr"]

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +128,11 @@ def scan(**found: Any) -> dict[str, Any]:
     return nothing | found
 
 
-def receipt(folder: Path, found: dict[str, Any], *, is_clean: bool) -> dict[str, Any]:
+def receipt(folder: Path, found: dict[str, Any], *, is_clean: bool, staged: int = 0) -> dict[str, Any]:
     journal = Journal(folder, {"sid": "d/e"})
     journal.told |= {
-        "begun_at": "2026-01-01T00:00:00+00:00", "outside": {}, "other_tables": ["shop.old"],
+        "begun_at": "2026-01-01T00:00:00+00:00", "outside": {"log": {"strays": 0, "objects": staged}},
+        "other_tables": ["shop.old"],
         "dropped": {"sources": ["shop_de"], "steps": []},
     }  # fmt: skip
     journal.table("shop.items").update(
@@ -153,6 +158,17 @@ def test_a_receipt_says_what_was_done_and_can_be_checked(tmp_path: Path) -> None
     assert "no such rows" not in told
 
 
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_the_digest_is_what_the_page_computes_of_a_receipt_that_was_printed_or_kept(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "operating.md").read_text("utf-8")
+    (command,) = re.findall(r"^jq -cSj .*sha256sum", page, re.MULTILINE)
+    told = receipt(tmp_path, scan(unneeded_files=["s3://lake/é/1"]), is_clean=False)
+    for text in (json.dumps(told, indent=2), Path(told["file"]).read_text("utf-8")):
+        (tmp_path / "receipt.json").write_text(text)
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.split()[0] == told["sha256"]
+
+
 def test_what_is_left_is_told(tmp_path: Path) -> None:
     left = scan(rows_found=1, snapshots=2, tags_and_branches=["b"], entries_of_removed_files=4, unneeded_files=["x"])
     found = receipt(tmp_path, left, is_clean=False)
@@ -173,3 +189,9 @@ def test_what_is_left_is_told(tmp_path: Path) -> None:
     kept = {**receipt(tmp_path, scan(), is_clean=True), "dropped": {"steps": [step]}}
     assert erasing.exit_code(kept) == 1
     assert "shop_de: slot s: left\n  no" in erasing.render(kept)
+
+
+def test_what_was_staged_meanwhile_may_have_such_rows(tmp_path: Path) -> None:
+    found = receipt(tmp_path, scan(), is_clean=True, staged=3)
+    assert erasing.exit_code(found) == 1
+    assert "cluster.log: 3 objects came meanwhile" in erasing.render(found)

@@ -30,6 +30,7 @@ def java() -> str:
     return found or pytest.skip("there is no java")
 
 
+@pytest.mark.process
 def test_a_jvm_tells_its_stacks_as_often_as_it_is_asked(tmp_path: Path) -> None:
     (tmp_path / "Waits.java").write_text(PROGRAM)
     command = [java(), str(tmp_path / "Waits.java")]

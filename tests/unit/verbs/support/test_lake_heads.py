@@ -14,7 +14,7 @@ from kuvasz.config.model import Config
 from kuvasz.errors import LakeError
 from kuvasz.lake.format import rule, source_positions, table_identity
 from kuvasz.model import SourcePosition
-from kuvasz.verbs import lakeview
+from kuvasz.verbs.catalogs import pyiceberg_catalog
 from kuvasz.verbs.support import lake_heads
 from tests.support.maps import SHOP, loaded
 
@@ -32,7 +32,7 @@ ROWS = pa.table({"id": [1, 2], "body": ["a value", "another value"]})
 
 
 def make(config: Config, properties: dict[str, str]) -> Table:
-    options = lakeview.catalog_properties(config.lake) | {"init_catalog_tables": "true"}
+    options = pyiceberg_catalog.catalog_properties(config.lake) | {"init_catalog_tables": "true"}
     catalog = SqlCatalog(config.lake.name, **options)
     catalog.create_namespace("shop")
     return catalog.create_table("shop.orders", ROWS.schema, properties=properties)

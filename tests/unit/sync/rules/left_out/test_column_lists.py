@@ -9,7 +9,7 @@ from kuvasz.config.model import TableConfig
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, TableType
 from kuvasz.source.catalog.table import SourceTable, TableKind
-from kuvasz.sync.rules import column_lists
+from kuvasz.sync.rules.left_out import column_lists
 
 NAME = TableName(schema="public", name="people")
 TABLE = SourceTable(

@@ -1,4 +1,4 @@
-"""What of a map's filter PostgreSQL can decide by itself, so that a copy leaves other rows at the source. Pure.
+"""What of a map's filter PostgreSQL can decide by itself, so that other rows stay at the source. Pure.
 
 The filter is Spark's, and Spark looks at each row that comes whatever stands here. So a condition may let rows pass
 that the filter drops, but must be true for each row that the filter takes: a row that it holds back is missing in
@@ -13,13 +13,16 @@ the column, NULL included; of an AND, the parts that are so. Left out are theref
 - a column to which the map gives another type, domains, and names that differ from others by case alone.
 
 A text that is not understood to its end gives no condition at all.
+
+A row filter of a publication may have less than a copy: no type or collation that is not PostgreSQL's own, and no
+cast that goes by text. So a uuid is compared with literals that have its one spelling.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.model import Column, Relation
@@ -54,6 +57,9 @@ _EQUALITY = frozenset({"=", "<>"})
 #: Kinds of columns by the OIDs of built-in types.
 _KINDS = {16: "bool", 20: "int", 21: "int", 23: "int", 25: "text", 1043: "text", 2950: "text"}
 
+_UUID = 2950
+_UUID_TEXT = re.compile("'[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}'")
+
 _MOST = 2**63 - 1
 _DEPTH = 50
 
@@ -83,26 +89,58 @@ def copy_condition(spec: SourceTableSpec, relation: Relation) -> str:
         spec: What the map says of the table.
         relation: As the copy reads it.
     """
+    return _parsed(spec, relation, None)[0]
+
+
+def published_condition(
+    spec: SourceTableSpec, relation: Relation, readable: Collection[int]
+) -> tuple[str, frozenset[int]]:
+    """Return such a condition for a row filter, and the attnums of the columns that it may read.
+
+    Args:
+        spec: What the map says of the table.
+        relation: All of the table.
+        readable: The attnums of the columns that it may read at most.
+    """
+    return _parsed(spec, relation, readable)
+
+
+def _parsed(
+    spec: SourceTableSpec, relation: Relation, readable: Collection[int] | None
+) -> tuple[str, frozenset[int]]:
     if spec.config.filter is None:
-        return ""
+        return "", frozenset()
     try:
-        known = _FilterText(spec.config.filter, relation, frozenset(spec.config.asked_types)).parse()
+        text = _FilterText(spec.config.filter, relation, frozenset(spec.config.asked_types), readable)
+        known = text.parse()
     except _UnclearText:
-        return ""
-    return "" if known is None else known.sql
+        return "", frozenset()
+    return ("", frozenset()) if known is None else (known.sql, frozenset(text.read))
 
 
 class _FilterText:
     """Reads the part of Spark's grammar that is taken: conditions over columns and literals.
 
     A part that is read, but has no counterpart, is None.
+
+    Args:
+        text: The filter.
+        relation: The table.
+        retyped: Names of columns to which the map gives another type.
+        readable: The attnums of columns that a row filter may read; None: the condition is a copy's.
     """
 
-    def __init__(self, text: str, relation: Relation, retyped: frozenset[str]) -> None:
+    def __init__(
+        self, text: str, relation: Relation, retyped: frozenset[str], readable: Collection[int] | None = None
+    ) -> None:
+        self.read: set[int] = set()  #: attnums of the columns that were found
         self._tokens = list(_tokens(text))
         self._at = 0
         self._relation = relation
         self._retyped = retyped
+        self._readable = readable
+        #: attnums of columns that are compared as what they are, and not as their texts
+        self._native = {one.attnum for one in relation.columns if readable is not None and one.pg_type.oid == _UUID}
 
     def parse(self) -> _QueryPart | None:
         known = self._either(0)
@@ -141,20 +179,20 @@ class _FilterText:
             if literal.kind == "bool":
                 return _QueryPart(literal.sql, is_exact=True)
             operator = self._operator()
-            return _compared(self._column(), _TURNED[operator], [literal])
+            return self._compared(self._column(), _TURNED[operator], [literal])
         column = self._column()
         if self._took("is"):
             return self._state(column)
         is_denied = self._took("not")
         if self._took("in"):
-            return _compared(column, "NOT IN" if is_denied else "IN", self._list())
+            return self._compared(column, "NOT IN" if is_denied else "IN", self._list())
         if self._took("between"):
             return self._between(column, "NOT BETWEEN" if is_denied else "BETWEEN")
         if is_denied:
             raise _UnclearText
         if self._peek() in _TURNED:
-            return _compared(column, _TURNED[_TURNED[self._operator()]], [self._needed_literal()])
-        return None if _kind(column) != "bool" else _QueryPart(_read(column), is_exact=True)
+            return self._compared(column, _TURNED[_TURNED[self._operator()]], [self._needed_literal()])
+        return None if _kind(column) != "bool" else _QueryPart(self._side(column), is_exact=True)
 
     def _state(self, column: Column | None) -> _QueryPart | None:
         is_denied = self._took("not")
@@ -164,13 +202,40 @@ class _FilterText:
         kind = _kind(column)
         if kind is None or (word != "null" and kind != "bool"):
             return None
-        return _QueryPart(f"({_read(column)} IS {'NOT ' if is_denied else ''}{word.upper()})", is_exact=True)
+        return _QueryPart(f"({self._side(column)} IS {'NOT ' if is_denied else ''}{word.upper()})", is_exact=True)
 
     def _between(self, column: Column | None, operator: str) -> _QueryPart | None:
         low = self._needed_literal()
         self._need("and")
         high = self._needed_literal()
-        return _compared(column, operator, [low, high])
+        return self._compared(column, operator, [low, high])
+
+    def _compared(self, column: Column | None, operator: str, literals: list[_PlainValue]) -> _QueryPart | None:
+        """Return a column compared with literals; None: not for sure alike in both engines."""
+        kind = _kind(column)
+        if kind is None or any(literal.kind != kind for literal in literals):
+            return None
+        is_equality = operator in _EQUALITY or operator.endswith("IN")
+        if kind != "int" and not is_equality:
+            return None
+        texts = [literal.sql for literal in literals]
+        if column is not None and column.attnum in self._native:
+            if not all(_UUID_TEXT.fullmatch(text) for text in texts):
+                return None
+            texts = [f"{text}::uuid" for text in texts]
+        right = f"({', '.join(texts)})" if operator.endswith("IN") else " AND ".join(texts)
+        return _QueryPart(f"({self._side(column)} {operator} {right})", is_exact=True)
+
+    def _side(self, column: Column | None) -> str:
+        """Return a column as both engines see it: texts by their bytes, an enum or uuid as its text."""
+        assert column is not None
+        name = sql.identifier(column.name)
+        is_native = column.attnum in self._native
+        if _kind(column) != "text" or is_native:
+            return name
+        # Who owns an enum may have made a cast of his own to text: it would run as whoever reads, and give any text.
+        text = f"textin(enum_out({name}))" if column.pg_type.category == "e" else f"{name}::text"
+        return f'{text} COLLATE "C"'
 
     def _list(self) -> list[_PlainValue]:
         self._need("(")
@@ -227,6 +292,9 @@ class _FilterText:
         found = [column for column in self._relation.columns if _is_alike(column.name, name)]
         if len(found) != 1 or any(_is_alike(retyped, name) for retyped in self._retyped):
             return None
+        if self._readable is not None and found[0].attnum not in self._readable:
+            return None
+        self.read.add(found[0].attnum)
         return found[0]
 
     def _next(self, ahead: int = 0) -> tuple[str, str]:
@@ -264,19 +332,6 @@ def _joined(word: str, known: list[_QueryPart], *, is_exact: bool) -> _QueryPart
     return _QueryPart(text, is_exact=is_exact and all(part.is_exact for part in known))
 
 
-def _compared(column: Column | None, operator: str, literals: list[_PlainValue]) -> _QueryPart | None:
-    """Return a column compared with literals; None: not for sure alike in both engines."""
-    kind = _kind(column)
-    if kind is None or any(literal.kind != kind for literal in literals):
-        return None
-    is_equality = operator in _EQUALITY or operator.endswith("IN")
-    if kind != "int" and not is_equality:
-        return None
-    texts = [literal.sql for literal in literals]
-    right = f"({', '.join(texts)})" if operator.endswith("IN") else " AND ".join(texts)
-    return _QueryPart(f"({_read(column)} {operator} {right})", is_exact=True)
-
-
 def _kind(column: Column | None) -> str | None:
     if column is None or column.asked:
         return None
@@ -285,16 +340,9 @@ def _kind(column: Column | None) -> str | None:
     return _KINDS.get(column.pg_type.oid)
 
 
-def _read(column: Column | None) -> str:
-    """Return a column as both engines see it: texts by their bytes, an enum or uuid as its text."""
-    assert column is not None
-    name = sql.identifier(column.name)
-    return f'{name}::text COLLATE "C"' if _kind(column) == "text" else name
-
-
 def _is_alike(one: str, other: str) -> bool:
     """Whether Spark, or a Java that compares case in its own way, may take one name for the other."""
     return any(change(one) == change(other) for change in (str.casefold, str.lower, str.upper))
 
 
-__all__ = ["copy_condition"]
+__all__ = ["copy_condition", "published_condition"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kuvasz import typemap
 from kuvasz.config.model import TableConfig
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName
-from kuvasz.sync.rules.copy_condition import copy_condition
+from kuvasz.sync.rules.left_out.copy_condition import copy_condition, published_condition
 
 NAME = TableName(schema="public", name="t")
 TYPES = {
@@ -43,7 +44,7 @@ def condition(text: str | None, **said: Any) -> str:
         ("`Odd name` != 1", '("Odd name" <> (1))'),
         ("c <> 'XX'", '("c"::text COLLATE "C" <> \'XX\')'),
         ("u = 'ab-c'", '("u"::text COLLATE "C" = \'ab-c\')'),
-        ("e IN ('a', 'b')", "(\"e\"::text COLLATE \"C\" IN ('a', 'b'))"),
+        ("e IN ('a', 'b')", "(textin(enum_out(\"e\")) COLLATE \"C\" IN ('a', 'b'))"),
         ("n not in (1,-2)", '("n" NOT IN ((1), (-2)))'),
         ("n between 1 and 2 and not b", '(("n" BETWEEN (1) AND (2)) AND (NOT "b"))'),
         ("n IS NULL or b is not true", '(("n" IS NULL) OR ("b" IS NOT TRUE))'),
@@ -101,3 +102,37 @@ def test_a_text_that_is_not_understood_lets_all_rows_come(text: str) -> None:
 def test_a_column_that_has_another_type_in_the_lake_is_not_compared() -> None:
     assert condition("n = 1 AND b", types={"n": "string"}) == '"b"'
     assert condition(None) == ""
+
+
+NUMBERED = dataclasses.replace(
+    RELATION,
+    columns=tuple(dataclasses.replace(column, attnum=n) for n, column in enumerate(RELATION.columns, 1)),
+)
+NUMBERS = {column.name: column.attnum for column in NUMBERED.columns}
+UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "columns"),
+    [
+        ("n = 5 AND c = 'a'", """(("n" = (5)) AND ("c"::text COLLATE "C" = 'a'))""", "nc"),
+        ("n = 5 AND b", '("n" = (5))', "n"),
+        ("n = 5 OR b", "", ""),
+        (f"u = '{UUID}'", f"""("u" = '{UUID}'::uuid)""", "u"),
+        (f"'{UUID}' <> u AND u IS NOT NULL", f"""(("u" <> '{UUID}'::uuid) AND ("u" IS NOT NULL))""", "u"),
+        (f"u NOT IN ('{UUID}')", f"""("u" NOT IN ('{UUID}'::uuid))""", "u"),
+        (f"u = '{UUID.upper()}'", "", ""),
+        ("u <> 'none'", "", ""),
+        (f"u IN ('{UUID}', 'none')", "", ""),
+        ("u = 1", "", ""),
+        ("not understood (", "", ""),
+        (None, "", ""),
+    ],
+)
+def test_a_row_filter_reads_what_it_may(text: str | None, wanted: str, columns: str) -> None:
+    config = TableConfig(filter=text)
+    spec = SourceTableSpec(table=NAME, config=config, namespace="shop", target="t", has_sid=False)
+    found = published_condition(spec, NUMBERED, {NUMBERS[name] for name in "ncuv"})
+    assert found[0] == wanted
+    if wanted:
+        assert found[1] == {NUMBERS[name] for name in columns}

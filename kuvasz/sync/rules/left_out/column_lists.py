@@ -15,6 +15,7 @@ from collections.abc import Callable
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.model import ReplicaIdentity, TableType
 from kuvasz.source.catalog.table import SourceTable
+from kuvasz.sync.rules.left_out import row_filters
 from kuvasz.sync.rules.targets import narrowed
 
 #: The first version that has them.
@@ -22,7 +23,7 @@ _SINCE = 150000
 
 
 def published(spec: SourceTableSpec, table: SourceTable, version: int) -> SourceTable:
-    """Return a table with the columns that the map needs, and the list that its publication is to have of them.
+    """Return a table with the columns that the map needs, and what its publication is to have of it.
 
     Args:
         spec: What the map says of the table.
@@ -34,7 +35,8 @@ def published(spec: SourceTableSpec, table: SourceTable, version: int) -> Source
     column_list = None
     if spec.config.column_list and version >= _SINCE:
         column_list = () if _is_full(table) else None if why_not(spec, table) else names
-    return dataclasses.replace(table, relation=relation, column_list=column_list)
+    row_filter = row_filters.wanted(spec, table)
+    return dataclasses.replace(table, relation=relation, column_list=column_list, row_filter=row_filter)
 
 
 def of_source(source: Source) -> Callable[[SourceTable, int], SourceTable]:
