@@ -37,6 +37,7 @@ from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker
 from tests.support.changes import ITEMS, TARGET, Sender, feed, insert, relation, target
 from tests.support.stalls import stalls
+from tests.support.waiting import PATIENCE_S
 
 EU = "eu"
 OTHER = "shop.others"
@@ -304,7 +305,7 @@ class Life:
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
@@ -489,7 +490,7 @@ def test_a_table_that_is_stopped_as_its_replay_ends_stays_so(tmp_path: Path, mon
             await until(lambda: world.lake.rows(OTHER).num_rows == len(world.ids[OTHER]), "the other goes on")
             assert life.states.get(TARGET, EU).state is State.ERROR
             monkeypatch.setattr(TableStates, "go_on", go_on)
-            await asyncio.wait_for(life.all_back(), 30)
+            await asyncio.wait_for(life.all_back(), PATIENCE_S)
             await life.all_applied()
         world.assert_equal()
 
@@ -589,7 +590,7 @@ def live(folder: Path, seed: int) -> None:
             for name in (TARGET, OTHER):
                 life.resume(name)
             world.commit()
-            await asyncio.wait_for(life.all_back(), 30)
+            await asyncio.wait_for(life.all_back(), PATIENCE_S)
             await life.all_applied()
         world.assert_equal()
 
