@@ -735,8 +735,10 @@ def trace(
     as_json: JsonOption = False,
 ) -> None:
     """Show the life of a row: each snapshot in which it came, changed, moved or went; exit 1 if there is none."""
+    from kuvasz.lake.files.spared import spare_pandas
     from kuvasz.verbs.lake import trace as verb
 
+    spare_pandas()
     loaded = _loaded(context, config, settings)
     found = verb.tables(loaded.config, table=table, key=key, sid=sid, at_source=at_source)
     redact = Redactor(loaded.secrets)

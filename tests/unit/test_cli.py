@@ -309,13 +309,14 @@ _HEAVY = frozenset(
 
 @pytest.mark.parametrize(
     ("verb", "needed", "most"),
-    [  # modules that were counted: 233, 420, 485, 533
+    [  # modules that were counted: 233, 420, 485, 533, 627
         (["--help"], set(), 260),
         (["-c", "map.yaml", "config"], set(), 460),
         (["-c", "map.yaml", "status"], set(), 530),
         (["-c", "map.yaml", "check"], {"psycopg"}, 630),
+        (["-c", "map.yaml", "trace", "--table", "t", "--key", "1"], {"numpy", "pyarrow", "pyiceberg"}, 700),
     ],
-    ids=("help", "config", "status", "check"),
+    ids=("help", "config", "status", "check", "trace"),
 )
 @pytest.mark.process
 def test_a_verb_loads_what_it_needs_and_little_more(verb: list[str], needed: set[str], most: int) -> None:

@@ -18,8 +18,7 @@ from kuvasz import lsn
 from kuvasz.lake.about.rows import Row
 from kuvasz.lake.files import snapshot_origin
 from kuvasz.lake.format import source_positions
-from kuvasz.lake.table.commit_builder import REWRITE_PROPERTY
-from kuvasz.lake.table.notes import ANCHOR_PROPERTY, SEEN_PREFIX
+from kuvasz.lake.table.notes import ANCHOR_PROPERTY, REWRITE_PROPERTY, SEEN_PREFIX
 
 #: Entries in the summary of a snapshot that a repair made, of the stream's process or of `verify --fix`.
 _REPAIRS = frozenset({"kuvasz.repair", "kuvasz.mend"})

@@ -14,7 +14,14 @@ from kuvasz.lake.files.commit import TableCommit
 from kuvasz.lake.files.files import DeleteFile, FileEntry, Sent, entry_of_new, write_position_deletes, write_vectors
 from kuvasz.lake.format import rule
 from kuvasz.lake.format import source_positions as position_properties
-from kuvasz.lake.table.notes import ANCHOR_PROPERTY, PUBLISHED_PREFIX, SEEN_PREFIX, SKIPPED_PREFIX
+from kuvasz.lake.table.notes import (
+    ANCHOR_PROPERTY,
+    COMMIT_PROPERTY,
+    PUBLISHED_PREFIX,
+    REWRITE_PROPERTY,
+    SEEN_PREFIX,
+    SKIPPED_PREFIX,
+)
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -23,12 +30,6 @@ if TYPE_CHECKING:
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.table.table_index import TableIndex
     from kuvasz.model import SourcePosition
-
-#: Table property that holds the id of the last commit: how a lost answer is looked up.
-COMMIT_PROPERTY = "kuvasz.commit"
-
-#: The same for commits that only rewrite files: they may be another process's than the stream's.
-REWRITE_PROPERTY = "kuvasz.rewrite"
 
 #: Begin properties that no summary repeats.
 _UNTOLD = (SEEN_PREFIX, PUBLISHED_PREFIX, SKIPPED_PREFIX, column_notes.PREFIX, column_notes.SHAPE_PREFIX, rule.PREFIX)

@@ -8,7 +8,8 @@ from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, LakeError, OutcomeUnknown, TableGone
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format import source_positions as position_properties
-from kuvasz.lake.table.commit_builder import COMMIT_PROPERTY, REWRITE_PROPERTY, CommitBuilder
+from kuvasz.lake.table.commit_builder import CommitBuilder
+from kuvasz.lake.table.notes import COMMIT_PROPERTY, REWRITE_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

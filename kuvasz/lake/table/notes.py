@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
 
+#: Table property that holds the id of the last commit: how a lost answer is looked up.
+COMMIT_PROPERTY = "kuvasz.commit"
+
+#: The same for commits that only rewrite files: they may be another process's than the stream's.
+REWRITE_PROPERTY = "kuvasz.rewrite"
+
 #: Table property, and entry in the snapshot's summary, with the id of the last commit that changed rows: where the
 #: current snapshot does not descend from that one's, the positions are not true. See `kuvasz.lake.table.past`.
 ANCHOR_PROPERTY = "kuvasz.anchor"

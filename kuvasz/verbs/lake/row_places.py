@@ -12,25 +12,23 @@ import collections
 import concurrent.futures
 import dataclasses
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
-    MANIFEST_ENTRY_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
     ManifestContent,
-    ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
 )
 
 from kuvasz.errors import LakeError, place_of
 from kuvasz.lake.files.row_search import PositionDeletes, positions_of
+from kuvasz.verbs.lake.manifests import FORM, ManifestReader
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -42,12 +40,9 @@ if TYPE_CHECKING:
 #: Files that are read side by side: most of the time is a store's answer.
 _THREADS = 16
 
-#: The newest form of manifests: files of older ones lack what came with it.
-_FORM = max(MANIFEST_ENTRY_SCHEMAS)
-
 #: Where in an entry these are; PyIceberg has no names for them.
 _REFERENCED, _OFFSET, _SIZE = (
-    [field.name for field in DATA_FILE_TYPE[_FORM].fields].index(name)
+    [field.name for field in DATA_FILE_TYPE[FORM].fields].index(name)
     for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
 )
 
@@ -71,6 +66,10 @@ class ManifestFiles:
     deletes: Mapping[str | None, Sequence[PositionDeletes]] = dataclasses.field(default_factory=dict)  #: by data file
     known: int = 0  #: data files, whether they may have the key or not
 
+    def about(self, path: str) -> tuple[PositionDeletes, ...]:
+        """Return the delete files that may be about a data file."""
+        return tuple(found for name in (path, None) for found in self.deletes.get(name, ()))
+
 
 class RowPlaces:
     """The places of the rows of one key.
@@ -84,6 +83,7 @@ class RowPlaces:
         self._table = table
         self._properties: Mapping[str, str] = table.io.properties
         self._key = key
+        self._reader = ManifestReader(table.io)
         self._evaluator = _InclusiveMetricsEvaluator(table.schema(), key.condition)
         self._deleted: dict[tuple[PositionDeletes, str], BitMap64] = {}
         self.files_read = 0  #: data files whose key columns were read
@@ -97,30 +97,53 @@ class RowPlaces:
             FileNotFoundError: Files went meanwhile.
         """
         with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-            lists = list(pool.map(lambda one: one.manifests(self._table.io), snapshots))
+            lists = list(pool.map(self._reader.of_list, (one.manifest_list for one in snapshots)))
             distinct = {manifest.manifest_path: manifest for one in lists for manifest in one}
             read = dict(zip(distinct, pool.map(self._read, distinct.values()), strict=True))
             data = sorted({path for one in read.values() for path in one.data})
             self.files_known = sum(one.known for one in read.values())
             self.files_read = len(data)
             found = dict(zip(data, pool.map(self._positions, data), strict=True))
-        hits = {path: positions for path, positions in found.items() if positions}
+        inside = [{manifest.manifest_path for manifest in one} for one in lists]
         there: list[list[Place]] = [[] for _ in snapshots]
-        for path, positions in hits.items():
-            spans = [(number, self._deletes(path, one, read)) for number, one in enumerate(lists)
-                     if any(path in read[manifest.manifest_path].data for manifest in one)]  # fmt: skip
-            for position in positions:
-                live = bisect.bisect_left(spans, 1, key=lambda span: int(self._is_deleted(path, position, span[1])))
-                for number, _ in spans[:live]:
+        for path, positions in found.items():
+            if positions:
+                for number, position in self._lives(path, positions, read, inside):
                     there[number].append(Place(file=path, position=position))
         return [tuple(sorted(places)) for places in there]
+
+    def _lives(
+        self, path: str, positions: Sequence[int], read: Mapping[str, ManifestFiles], inside: Sequence[Set[str]]
+    ) -> Iterator[tuple[int, int]]:
+        """Return in which snapshots which rows of a data file are.
+
+        Args:
+            path: The file.
+            positions: Of the rows.
+            read: Each manifest.
+            inside: The manifests of each snapshot.
+        """
+        having = {name for name, one in read.items() if path in one.data}
+        about = {name: deletes for name, one in read.items() if (deletes := one.about(path))}
+        numbers = [number for number, names in enumerate(inside) if not having.isdisjoint(names)]
+        for position in positions:
+
+            def is_deleted(number: int, position: int = position) -> bool:
+                deletes = (one for name in inside[number] & about.keys() for one in about[name])
+                return any(position in self._positions_in(one, path) for one in deletes)
+
+            live = bisect.bisect_left(numbers, 1, key=is_deleted)
+            yield from ((number, position) for number in numbers[:live])
 
     def _read(self, manifest: ManifestFile) -> ManifestFiles:
         """Return the files of a manifest."""
         is_data, known = manifest.content is ManifestContent.DATA, 0
         data: set[str] = set()
         deletes: dict[str | None, list[PositionDeletes]] = collections.defaultdict(list)
-        for file in self._files(manifest):
+        for entry in self._reader.entries(manifest.manifest_path):
+            if entry.status is ManifestEntryStatus.DELETED:
+                continue
+            file = entry.data_file
             if not is_data:
                 found = self._delete_file(file)
                 deletes[found.data_file].append(found)
@@ -129,16 +152,6 @@ class RowPlaces:
             if self._may_match(file):
                 data.add(file.file_path)
         return ManifestFiles(data=frozenset(data), deletes=deletes, known=known)
-
-    def _files(self, manifest: ManifestFile) -> Iterator[DataFile]:
-        with AvroFile[ManifestEntry](
-            self._table.io.new_input(manifest.manifest_path), MANIFEST_ENTRY_SCHEMAS[_FORM],
-            read_types={-1: ManifestEntry, 2: DataFile},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as reader:  # fmt: skip
-            for entry in reader:
-                if entry.status is not ManifestEntryStatus.DELETED:
-                    yield entry.data_file
 
     def _may_match(self, file: DataFile) -> bool:
         try:
@@ -161,17 +174,6 @@ class RowPlaces:
     def _positions(self, path: str) -> list[int]:
         found: list[int] = positions_of(self._properties, path, self._key.fields, self._key.values).tolist()
         return found
-
-    @staticmethod
-    def _deletes(
-        path: str, manifests: Sequence[ManifestFile], read: Mapping[str, ManifestFiles]
-    ) -> tuple[PositionDeletes, ...]:
-        """Return the delete files of a snapshot that may be about a data file."""
-        every = (read[manifest.manifest_path].deletes for manifest in manifests)
-        return tuple(found for one in every for name in (path, None) for found in one.get(name, ()))
-
-    def _is_deleted(self, path: str, position: int, deletes: Sequence[PositionDeletes]) -> bool:
-        return any(position in self._positions_in(one, path) for one in deletes)
 
     def _positions_in(self, one: PositionDeletes, path: str) -> BitMap64:
         if (one, path) not in self._deleted:

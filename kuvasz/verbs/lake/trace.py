@@ -25,7 +25,7 @@ from kuvasz.lake.format.schema import SID
 from kuvasz.model import POSTGRES_EPOCH_US, TableType
 from kuvasz.state.tables import TableState
 from kuvasz.verbs import moments, text
-from kuvasz.verbs.lake import row_at_source, row_key, row_life
+from kuvasz.verbs.lake import row_key, row_life
 from kuvasz.verbs.lake.row_life import LakeRow, RowEvent, RowEventKind
 from kuvasz.verbs.lake.row_places import Place, RowPlaces
 from kuvasz.verbs.lakeview import LakeView, head_of, seen, snapshots_of
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kuvasz.config.sources import MappedTarget, TargetFeed
     from kuvasz.lake.definition.lineage import Lineage, Shown
     from kuvasz.model import SourcePosition
+    from kuvasz.verbs.lake.row_at_source import RowAnswer
 
 #: How often a table is looked at anew whose files went while it was read.
 _LOOKS = 3
@@ -119,13 +120,19 @@ def _of_table(found: Table, target: MappedTarget, feeds: Sequence[TargetFeed], a
          "now": [_row_json(row) for row in now if row.whose == whose]}
         for whose, events in row_life.by_row(happened).items()
     ]  # fmt: skip
-    at_source = row_at_source.look(feeds, key.texts, asked.sid) if asked.at_source else None
+    at_source = _at_source(feeds, key.texts, asked.sid) if asked.at_source else None
     return {
         "target": target.identifier, "type": str(kind), "key": dict(key.texts), "is_whole": lineage.is_whole,
         "oldest": moments.text_of(chain[0].timestamp_ms / 1e3) if chain else None, "snapshots": len(chain),
         "files_read": places.files_read, "files_known": places.files_known, "rows": rows,
         "at_source": None if at_source is None else [one.as_json() for one in at_source],
     }  # fmt: skip
+
+
+def _at_source(feeds: Sequence[TargetFeed], key: Mapping[str, str], sid: str | None) -> list[RowAnswer]:
+    from kuvasz.verbs.lake import row_at_source  # it loads psycopg, which the lake needs not
+
+    return row_at_source.look(feeds, key, sid)
 
 
 def _sid(target: MappedTarget, feeds: Sequence[TargetFeed], asked: str | None) -> str | None:
