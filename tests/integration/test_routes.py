@@ -11,10 +11,10 @@ import pytest
 from kuvasz.config.load import load
 from kuvasz.state.tables import State
 from kuvasz.verbs import verify
-from tests.integration.test_rejects import rejects
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
+from tests.support.rejected import rejects
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
