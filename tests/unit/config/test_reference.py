@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import typing
 from pathlib import Path
 
 import jsonschema
@@ -24,6 +25,16 @@ def test_every_option_is_explained() -> None:
         for option in model.options():
             assert told.get(option), f"{name}: {option}"
             assert f"| `{option}`" in reference.table(name)
+
+
+def test_an_option_is_called_what_the_model_takes() -> None:
+    """Of those that a person would type wrongly: whether something is so, and where something is."""
+    for name, model in reference.TABLES.items():
+        for option, field in model.options().items():
+            kind = reference._kind(field)
+            takes = {*(typing.get_args(field.annotation) or [field.annotation])} - {type(None)}
+            assert (kind == "`true` \\| `false`") is (takes == {bool}), f"{name}: {option} is called {kind}"
+            assert kind != "url" or "SecretUrl" in str(field.annotation) or option == "url", f"{name}: {option}"
 
 
 def test_the_schema_file_is_the_schema() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -229,6 +230,21 @@ def test_what_fails_is_tried_again_and_shown_meanwhile(world: World) -> None:
     assert dict.fromkeys(seen) == dict.fromkeys([("no route", True), ("no catalog", True)])
     assert world.sync.error is None
     assert world.sync.retry_at is None
+
+
+def test_what_is_given_up_for_a_stop_has_not_failed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    def start() -> Start:
+        begun.set()
+        assert stopped.wait(10)
+        raise SourceError("stopped while copying")
+
+    world.parts.setup.start = start
+    stop = world.sync.stop
+    world.sync.stop = lambda: (stop(), stopped.set())  # type: ignore[method-assign]
+    assert world.live(begun.is_set) is None
+    assert [record.__dict__.get("event") for record in caplog.records] == []
 
 
 def test_a_stream_that_ends_is_begun_anew(world: World) -> None:
