@@ -16,7 +16,7 @@ COVERAGE ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak soak-log trino duckdb bench bench-quick docs docs-serve pictures deb clean
+.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak soak-log go-back trino duckdb bench bench-quick docs docs-serve pictures deb clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -91,6 +91,10 @@ soak-log: setup-dev ## a cluster's log under load and mishaps for MINUTES=60: it
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" SOAK_LOG_MINUTES=$(or $(MINUTES),60) SOAK_SEED=$(SEED) \
 		exec $(PYTHON) -m pytest -n 0 -q -s $(PYTEST_ARGS) tests/acceptance/test_log_soak.py
+
+go-back: setup-dev ## the version before, BEFORE= or the last one of the history, goes on with a lake of this one, and this one after it
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" BEFORE=$(BEFORE) exec $(PYTHON) -m pytest -n 0 -v $(PYTEST_ARGS) tests/acceptance/test_version_before.py
 
 trino: setup-dev ## a real Trino, fetched once (540 MB; it needs Java 24), reads lakes and answers the questions of docs/about-the-lake.md
 	@$(MAKE) --no-print-directory jars

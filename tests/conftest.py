@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.support.evolving",
     "tests.support.crash_scene",
     "tests.support.verify_bench",
+    "tests.support.version_before",
 ]
 
 # A run on main says whether main is right: it draws the same examples each time, and half as

@@ -23,7 +23,7 @@ from kuvasz.model import TableType
 from kuvasz.seal.sealing_secrets import SealingSecrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
@@ -197,6 +197,9 @@ _DELEGATION = "header.x-iceberg-access-delegation"
 #: Properties of a JDBC catalog that its connections to come may have others of.
 JDBC_CREDENTIALS = ("jdbc.user", "jdbc.password")
 
+#: Properties by which a REST catalog lets requests in, which may be others from one request to the next.
+REST_CREDENTIALS = ("token", "credential")
+
 #: Properties of the FileIO of a JDBC catalog that it may have others of while it is open.
 STORE_CREDENTIALS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 
@@ -241,6 +244,7 @@ class LakeConfig(Section):
     """Handed to the Iceberg catalog and its FileIO as they are: `s3.endpoint`, `jdbc.user`, `token`, …"""
 
     _live: dict[str, secrets.SecretText] = PrivateAttr(default_factory=dict)
+    _at_start: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def vends_credentials(self) -> bool:
@@ -255,15 +259,23 @@ class LakeConfig(Section):
 
     def asking(self, found: Mapping[str, secrets.SecretText]) -> LakeConfig:
         """Return the same that asks again for some properties, as far as a catalog that is open may take others."""
-        copied, is_jdbc = self.model_copy(), self.type is CatalogType.JDBC
-        mine = (*STORE_CREDENTIALS, *self._of_connections)
-        copied._live = {name: one for name, one in found.items() if is_jdbc and name in mine}
+        copied = self.model_copy()
+        mine = (*(STORE_CREDENTIALS if self.type is CatalogType.JDBC else ()), *self._of_connections)
+        copied._live = {name: one for name, one in found.items() if name in mine}
+        copied._at_start = tuple(name for name in found if name not in mine and secrets.is_secret_name(name))
         return copied
+
+    @property
+    def asked_at_start(self) -> Sequence[str]:
+        """The properties that are secrets from files or commands, and that are asked for at a start alone."""
+        return self._at_start
 
     def with_credentials(self, other: LakeConfig) -> LakeConfig:
         """Return the same with the credentials of another, as far as a catalog that is open may take them."""
-        if self.type is not CatalogType.JDBC or other.type is not self.type:
+        if other.type is not self.type or self.type not in {CatalogType.JDBC, CatalogType.REST}:
             return self
+        if self.type is CatalogType.REST and not (self._is_let_in and other._is_let_in):
+            return self  # a catalog that was opened without credentials, or is to have none, has no session for them
         mine = set(self._of_connections)
         live = {name: one for name, one in self._live.items() if name not in mine}
         # What is asked for anew at each use is no difference.
@@ -279,7 +291,13 @@ class LakeConfig(Section):
 
     @property
     def _of_connections(self) -> tuple[str, ...]:
-        return JDBC_CREDENTIALS if self.sqlite_file is None else ()
+        if self.type is CatalogType.REST:
+            return REST_CREDENTIALS
+        return JDBC_CREDENTIALS if self.type is CatalogType.JDBC and self.sqlite_file is None else ()
+
+    @property
+    def _is_let_in(self) -> bool:
+        return any(name in self.properties for name in REST_CREDENTIALS)
 
     @property
     def catalog_uri(self) -> str:

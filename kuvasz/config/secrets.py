@@ -220,6 +220,10 @@ class LiveTexts(Mapping[str, str]):
                 self._known[name] = one.get()
         return dict(self._known)
 
+    def over(self, others: Mapping[str, str]) -> LiveTexts:
+        """Return the same with others besides, which stay as they are, and lie below them."""
+        return LiveTexts({**others, **self.fixed}, self._live)
+
     @override
     def __getitem__(self, name: str) -> str:
         return self.now()[name]

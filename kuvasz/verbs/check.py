@@ -517,6 +517,7 @@ def _lake(config: Config) -> list[Finding]:
         *([_prove(_LAKE, _GROUPS, config)] if is_asked else []),
         *([] if config.cluster.log is None else [_prove(_LAKE, one, config) for one in (_LOG, _OWN)]),
         *(_untried(what) for what in conditions.untried(config)),
+        *(_asked_at_start(name) for name in config.lake.asked_at_start),
     ]
 
 
@@ -524,6 +525,15 @@ def _untried(what: str) -> Finding:
     return Finding(
         source=_LAKE, check="tried", value=what, needed="one that kuvasz was tested with", ok=False,
         severity=Severity.ADVICE, fix="try it on a copy of the data first, kills included, then `kuvasz verify`",
+    )  # fmt: skip
+
+
+def _asked_at_start(name: str) -> Finding:
+    """Return what whoever exchanges a secret, and waits for kuvasz to have seen it, should know before."""
+    return Finding(
+        source=_LAKE, check="credentials", value=f"{name} is asked for at a start alone",
+        needed="asked for again while kuvasz runs", ok=False, severity=Severity.ADVICE,
+        fix="start kuvasz again when it was exchanged, before the one of before ends",
     )  # fmt: skip
 
 

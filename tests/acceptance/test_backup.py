@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from tests.support.backup import backed_up, put_back
 from tests.support.lake import group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
@@ -46,21 +46,6 @@ class Shop:
         assert len(self.process.found("copied")) == copies
         for name in ("items", "others"):
             self.process.assert_equal(name, source_rows(self.database.url, name))
-
-
-def backed_up(parts: Iterable[Path], to: Path) -> None:
-    to.mkdir()
-    for part in parts:
-        (shutil.copytree if part.is_dir() else shutil.copy2)(part, to / part.name)
-
-
-def put_back(parts: Iterable[Path], backup: Path) -> None:
-    for part in parts:
-        if part.is_dir():
-            shutil.rmtree(part)
-            shutil.copytree(backup / part.name, part)
-        else:
-            shutil.copy2(backup / part.name, part)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from werkzeug.serving import make_server
 
 from kuvasz.config.model import Config
 from tests.support.lake import LakeFolder
+from tests.support.vending.admission import Admission
 from tests.support.vending.catalog import RestCatalog, application
 
 #: What a server does with a commit of several tables; it is given what commits.
@@ -44,7 +45,9 @@ class RestServer:
         self.endpoints: list[str] | None = None  #: those that it says it offers; None: it does not say
         self.refusal: int | None = None  #: of whoever asks whether it commits several tables; None: it does
         self.requests: collections.Counter[str] = collections.Counter()  #: "METHOD rule" -> how many
+        self.admission = Admission()
         app = application(self.catalog)
+        self.admission.guard(app)
         app.before_request(self._note)
         self._server = make_server("127.0.0.1", 0, app, threaded=True)
         self.uri = f"http://127.0.0.1:{self._server.server_port}"
@@ -93,7 +96,9 @@ class RestCatalogFolder(LakeFolder):
     @property
     @override
     def pyiceberg(self) -> dict[str, str]:
-        return {"type": "rest", "uri": self.server.uri, "warehouse": f"file://{self.folder}/wh"}
+        tokens = list(self.server.admission.tokens)[-1:]  # of a door that is not open to all
+        let_in = {"token": tokens[0]} if tokens else {}
+        return {"type": "rest", "uri": self.server.uri, "warehouse": f"file://{self.folder}/wh", **let_in}
 
     @override
     def config(

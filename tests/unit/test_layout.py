@@ -49,6 +49,10 @@ ELSEWHERE = {
     "source/reading/ordered.py": "integration/test_staged_log.py",
     "source/reading/ends.py": "unit/source/reading/test_reader.py",
     "lake/java/versions.py": "contract/test_lake.py",
+    "lake/jvm/credentials/catalog_login.py": "unit/lake/jvm/credentials/test_live_credentials.py",
+    "lake/jvm/credentials/java_fields.py": "integration/test_live_credentials.py",
+    "lake/jvm/credentials/jdbc_pool.py": "integration/test_stores.py",
+    "lake/jvm/credentials/rest_session.py": "integration/test_live_credentials.py",
     "lake/format/schema_steps.py": "unit/lake/format/test_planning.py",
     "supply/hole.py": "unit/supply/test_verdict.py",
     # What they find is another's: only a lake with a past, or a server, has any of it.

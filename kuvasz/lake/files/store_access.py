@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from kuvasz.backoff import Backoff
+from kuvasz.config.secrets import LiveTexts
 
 if TYPE_CHECKING:
     from kuvasz.config.model import LakeConfig
@@ -86,12 +87,13 @@ class StoreAccess(Mapping[str, str]):
 
     Args:
         fixed: The map's own.
-        catalog: The catalog's properties, as PyIceberg takes them.
+        catalog: The catalog's properties, as PyIceberg takes them; of those that are asked for again, what they are
+            then is what travels.
     """
 
     def __init__(self, fixed: Mapping[str, str], catalog: Mapping[str, str]) -> None:
         self._fixed = dict(fixed)
-        self._catalog = dict(catalog)
+        self._catalog = catalog
         self._leases: dict[str, Lease] = {}  # by location
         self._renewers: dict[str, Callable[[], None]] = {}  # by location; on the driver, where handles of tables are
         self._only: frozenset[str] | None = None  # locations of which leases travel; None: of all
@@ -119,6 +121,22 @@ class StoreAccess(Mapping[str, str]):
         wanted = [one for one in list(self._leases) if self._only is None or one in self._only]
         leases = [self._fresh(self._leases[one]) for one in wanted]
         return _arrived, (self._fixed, self._catalog, leases)
+
+    @property
+    def catalog(self) -> Mapping[str, str]:
+        """The catalog's properties."""
+        return self._catalog
+
+    def follow(self, properties: Mapping[str, str]) -> None:
+        """Ask the catalog with other credentials from now on.
+
+        Args:
+            properties: They are among them.
+        """
+        from kuvasz.config.model import REST_CREDENTIALS  # which executors do without
+
+        others = {name: value for name, value in self._catalog.items() if name not in REST_CREDENTIALS}
+        self._catalog = _over(properties, others)
 
     def of(self, *locations: str) -> StoreAccess:
         """Return the same, of which only leases of some tables travel."""
@@ -216,12 +234,16 @@ def _arrived(fixed: Mapping[str, str], catalog: Mapping[str, str], leases: Itera
     return found
 
 
+def _over(properties: Mapping[str, str], others: Mapping[str, str]) -> Mapping[str, str]:
+    return properties.over(others) if isinstance(properties, LiveTexts) else {**others, **properties}
+
+
 def of_lake(lake: LakeConfig) -> Mapping[str, str]:
     """Return the properties of the FileIO of a lake's files."""
     if not lake.vends_credentials:
         return lake.live_properties
-    catalog = {"type": "rest", "uri": lake.catalog_uri, "warehouse": lake.warehouse_location, **lake.properties}
-    return StoreAccess(lake.properties, catalog)
+    others = {"type": "rest", "uri": lake.catalog_uri, "warehouse": lake.warehouse_location}
+    return StoreAccess(lake.properties, _over(lake.live_properties, others))
 
 
 def of_table(properties: Mapping[str, str], *locations: str) -> Mapping[str, str]:

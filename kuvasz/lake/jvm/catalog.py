@@ -16,7 +16,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kuvasz.config.model import JDBC_CREDENTIALS
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.files.commit import TableCommit
@@ -25,7 +24,9 @@ from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, render
 from kuvasz.lake.jvm import localfs
+from kuvasz.lake.jvm.credentials.jdbc_pool import JdbcPool
 from kuvasz.lake.jvm.credentials.live_credentials import LiveCredentials
+from kuvasz.lake.jvm.credentials.rest_session import RestSession
 from kuvasz.lake.jvm.iceberg_classes import IcebergClasses
 from kuvasz.lake.jvm.iceberg_table import IcebergTable
 from kuvasz.lake.jvm.joint import joint_commit
@@ -64,7 +65,9 @@ class Catalog:
             self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
             util = self.jvm.org.apache.iceberg.spark.Spark3Util
             self._handle = util.loadIcebergCatalog(session._jsparkSession, name)
-        self._credentials = LiveCredentials(jvm, self._handle, self._connect, access or {})
+            is_rest = str(self._handle.getClass().getSimpleName()) == "RESTCatalog"
+        login: RestSession | JdbcPool = (RestSession if is_rest else JdbcPool)(jvm, self._handle)
+        self._credentials = LiveCredentials(jvm, self._handle, login, access or {})
 
     def joint(self) -> JointCommit:
         """Return what shows commits of several tables at once, always the same: it takes what it has staged alone.
@@ -78,30 +81,17 @@ class Catalog:
             return self._joint
 
     def renew(self, properties: Mapping[str, str]) -> None:
-        """Have a JDBC catalog connect by other properties from now on; all tables have their connections of it.
+        """Have a JDBC or REST catalog be reached by other properties from now on, for all tables.
 
         Args:
-            properties: User and password are among them, or there are none.
+            properties: Its credentials are among them, or there are none.
 
         Raises:
             LakeError: Nobody is let in by them, and those before count; or it is another catalog than was expected.
         """
-        self._connect(properties)
-        self._credentials.follow(properties)
-
-    def _connect(self, properties: Mapping[str, str]) -> None:
-        with translated(f"catalog {self._name}"):
-            pool = _field(self._handle, "connections").get(self._handle)
-            known = _field(pool, "properties")
-            fresh = self.jvm.java.util.HashMap(known.get(pool))
-            for name in JDBC_CREDENTIALS:
-                if name in properties:
-                    fresh.put(name, properties[name])
-                else:
-                    fresh.remove(name)
-            trial = self.jvm.org.apache.iceberg.jdbc.JdbcClientPool(1, _field(pool, "dbUrl").get(pool), fresh)
-            _method(trial, "newClient").invoke(trial, None).close()
-            known.set(pool, fresh)  # who connects just now has read the ones before, all of them
+        self._credentials.renew(properties)
+        if isinstance(self._access, StoreAccess):
+            self._access.follow(properties)
 
     def known_files(self, name: str) -> set[str]:
         """Return the names, without folders, of all data and delete files that any snapshot of a table knows."""
@@ -194,7 +184,7 @@ class Catalog:
     def _table(self, java: Any, name: str) -> IcebergTable:  # noqa: ANN401
         vended: VendedTable | LiveCredentials = self._credentials
         if isinstance(self._access, StoreAccess):
-            vended = VendedTable(self.jvm, java, name, lambda: self._load(name), self._access)
+            vended = VendedTable(self.jvm, java, name, lambda: self._load(name), self._access, self._credentials)
         return IcebergTable(self.classes, java, name, vended)
 
     def drop(self, name: str) -> None:
@@ -233,20 +223,6 @@ class Catalog:
         for index, value in enumerate(values):
             array[index] = value
         return array
-
-
-def _field(of: Any, name: str) -> Any:  # noqa: ANN401 (Java objects)
-    """Return a field that a Java object has of its own class."""
-    field = of.getClass().getDeclaredField(name)
-    field.setAccessible(True)
-    return field
-
-
-def _method(of: Any, name: str) -> Any:  # noqa: ANN401 (Java objects)
-    """Return a method without arguments that a Java object has of its own class."""
-    method = of.getClass().getDeclaredMethod(name, None)
-    method.setAccessible(True)
-    return method
 
 
 def _rehearsal(location: str, number: int, snapshot_id: int | None) -> TableCommit:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kuvasz.lake.files.store_access import Lease, StoreAccess
+    from kuvasz.lake.jvm.credentials.live_credentials import LiveCredentials
 
 #: How many earlier objects are kept: Iceberg closes the FileIO of one that nobody has, and a scan may use it still.
 _KEPT = 2
@@ -39,13 +40,18 @@ class VendedTable:
         name: `namespace.table`.
         load: Loads it anew.
         access: Is told what each load brings.
+        credentials: What the catalog is asked with.
     """
 
-    def __init__(self, jvm: Any, java: Any, name: str, load: Callable[[], Any], access: StoreAccess) -> None:  # noqa: ANN401 (Java objects)
+    def __init__(
+        self, jvm: Any, java: Any, name: str, load: Callable[[], Any], access: StoreAccess,  # noqa: ANN401 (Java objects)
+        credentials: LiveCredentials,
+    ) -> None:  # fmt: skip
         self._jvm = jvm
         self._name = name
         self._load = load
         self._access = access
+        self._credentials = credentials
         self._lock = threading.Lock()
         self._kept: collections.deque[Any] = collections.deque(maxlen=_KEPT)
         self._newest = java
@@ -55,6 +61,7 @@ class VendedTable:
 
     def current(self, java: Any) -> Any:  # noqa: ANN401
         """Return the table with fresh credentials in the place of `java`, at least as new as that."""
+        self._credentials.settle()
         self._renew()
         newest = self._newest
         if newest is not java:
@@ -63,6 +70,7 @@ class VendedTable:
 
     def reading(self, java: Any) -> Any:  # noqa: ANN401
         """Return a table with fresh credentials whose metadata is the same as that of `java`."""
+        self._credentials.settle()
         self._renew()
         newest = self._newest
         if newest is java:

@@ -319,7 +319,8 @@ def test_the_text_of_a_map_is_a_configuration_by_itself(monkeypatch: pytest.Monk
     [
         ("uri: 'jdbc:postgresql://c/x'", {"jdbc.password", "s3.access-key-id"}),
         ("uri: 'jdbc:sqlite:c.db'", {"s3.access-key-id"}),
-        ("type: rest, uri: 'https://c'", set()),
+        ("type: rest, uri: 'https://c'", {"token"}),
+        ("type: glue", set()),
     ],
 )
 def test_credentials_of_the_lake_that_are_in_files_are_asked_for_again(
@@ -338,5 +339,7 @@ def test_credentials_of_the_lake_that_are_in_files_are_asked_for_again(
         (tmp_path / name).write_text("new")
     found = config.lake.live_properties
     assert {name for name in found if found[name] == "new"} == live
+    secrets = {"jdbc.password", "s3.access-key-id", "token"}
+    assert set(config.lake.asked_at_start) == secrets - live
     assert set(config.lake.properties.values()) == {"old", "http://s"}
     assert load.load(tmp_path / "map.yaml", {}).config.lake.properties["token"] == "new"

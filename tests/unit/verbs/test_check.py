@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 
+from kuvasz.config.load import load
 from kuvasz.model import TableName
 from kuvasz.source.check.finding import Finding, Severity
 from kuvasz.verbs import check
@@ -86,3 +89,17 @@ def test_a_program_gets_everything() -> None:
             "fix": 'GRANT SELECT ON TABLE "public"."items" TO "rep";',
         },
     ]  # fmt: skip
+
+
+def test_secrets_of_the_lake_that_wait_for_a_start_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever exchanges one would wait for it in vain; what is asked for again, and what is no secret, is passed."""
+    for name in ("token", "key", "region"):
+        (tmp_path / name).write_text(name)
+    properties = {"token": "${file:token}", "s3.secret-access-key": "${file:key}", "client.region": "${file:region}"}
+    lake = {"type": "rest", "uri": "https://c", "warehouse": "s3://lake/wh", "properties": properties}
+    shop = {"database": "shop", "urls": [{"url": "postgresql:///shop"}], "tables": {"items": None}}
+    (tmp_path / "map.yaml").write_text(json.dumps({"lake": lake, "databases": [shop]}))
+    monkeypatch.setattr(check, "_OF_LAKE", ())
+    (found,) = check._lake(load(tmp_path / "map.yaml", {}).config)
+    assert (found.check, found.value) == ("credentials", "s3.secret-access-key is asked for at a start alone")
+    assert not found.is_blocking

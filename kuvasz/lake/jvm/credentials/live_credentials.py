@@ -1,9 +1,9 @@
-"""Credentials of an open JDBC catalog, and of its store, as files and commands of the map have them now.
+"""Credentials of an open JDBC or REST catalog, and of the store of a JDBC one, as the map has them now.
 
 Iceberg reads them once, when it opens a catalog. Here they are looked at before each use of a table, a second apart
-at most, and put into the place of those before: the pool of connections takes them for those to come, and the FileIO,
-which all tables of the catalog have in common, makes new clients. A half that is read while the other one is written
-is refused by the store, and looked at again by the next attempt.
+at most, and put into the place of those before: the pool of connections, or the session of requests, takes them for
+those to come, and the FileIO, which all tables of a JDBC catalog have in common, makes new clients. A half that is
+read while the other one is written is refused by the store, and looked at again by the next attempt.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from kuvasz import log
-from kuvasz.config.model import JDBC_CREDENTIALS, STORE_CREDENTIALS
+from kuvasz.config.model import STORE_CREDENTIALS
 from kuvasz.config.secrets import LiveTexts
-from kuvasz.errors import LakeError
+from kuvasz.errors import KuvaszError
 from kuvasz.events import Event, EventLog
+from kuvasz.lake.files.store_access import StoreAccess
+from kuvasz.lake.jvm.credentials import java_fields
 from kuvasz.lake.jvm.jvm_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    from kuvasz.lake.jvm.credentials.catalog_login import CatalogLogin
 
 _log = EventLog(__name__)
 
@@ -41,28 +45,37 @@ class LiveCredentials:
     Args:
         jvm: Spark's JVM.
         catalog: Iceberg's catalog.
-        connect: Has the catalog connect by other properties from now on, if it is let in by them.
-        store: The properties of the store.
+        login: Has the catalog be reached by other ones, if it lets anybody in by them.
+        access: The properties of the store.
     """
 
-    def __init__(
-        self, jvm: Any, catalog: Any, connect: Callable[[Mapping[str, str]], None], store: Mapping[str, str]  # noqa: ANN401 (Java objects)
-    ) -> None:  # fmt: skip
+    def __init__(self, jvm: Any, catalog: Any, login: CatalogLogin, access: Mapping[str, str]) -> None:  # noqa: ANN401 (Java objects)
         self._jvm = jvm
         self._catalog = catalog
-        self._connect = connect
+        self._login = login
         self._lock = threading.Lock()
         self._next = 0.0
-        self._store = self._connections = store
-        opened = store.fixed if isinstance(store, LiveTexts) else store  # what Spark's settings have
-        self._of_store = _some(opened, STORE_CREDENTIALS)
-        self._of_connections = _some(opened, JDBC_CREDENTIALS)
+        # A catalog that lends has a store with credentials of each table.
+        self._store, self._requests = ({}, access.catalog) if isinstance(access, StoreAccess) else (access, access)
+        # What Spark's settings have.
+        self._of_store = _some(_opened(self._store), STORE_CREDENTIALS)
+        self._of_requests = _some(_opened(self._requests), login.names)
         self._earlier: list[tuple[float, Any]] = []  # clients that somebody may use still, and since when others do
 
-    def follow(self, connections: Mapping[str, str]) -> None:
-        """Ask these properties for the credentials of connections from now on; they are in use."""
+    def renew(self, properties: Mapping[str, str]) -> None:
+        """Have the catalog be reached by others, and ask for these from now on.
+
+        Args:
+            properties: The credentials are among them, or there are none.
+
+        Raises:
+            LakeError: Nobody is let in by them, and those before count; or it is another catalog than was expected.
+        """
+        found = _some(properties, self._login.names)
         with self._lock:
-            self._connections, self._of_connections = connections, _some(connections, JDBC_CREDENTIALS)
+            with translated("credentials of the catalog"):
+                self._login.connect(found)
+            self._requests, self._of_requests = properties, found
 
     def settle(self) -> None:
         """Use what there is now.
@@ -70,46 +83,50 @@ class LiveCredentials:
         Raises:
             LakeError: It is another FileIO than was expected, or the JVM does not answer.
         """
-        if not isinstance(self._store, LiveTexts) and not isinstance(self._connections, LiveTexts):
-            return
         if time.monotonic() < self._next or not self._lock.acquire(blocking=False):
             return
         try:
             self._next = time.monotonic() + _LOOK_S
-            found = _some(self._store, STORE_CREDENTIALS)
+            found = _some(self._store, STORE_CREDENTIALS) if isinstance(self._store, LiveTexts) else self._of_store
             if found != self._of_store:
                 log.hide(found.values())
                 with translated("credentials of the store"):
                     self._exchange(found)
                 self._of_store = found
                 _log.tell(Event.CREDENTIALS_RENEWED, what="store")
-            found = _some(self._connections, JDBC_CREDENTIALS)
-            if found != self._of_connections:
-                self._reconnect(found)
+            found = _some(self._requests, self._login.names)
+            if found != self._of_requests:
+                self._connect(found)
+            else:
+                with translated("credentials of the catalog"):
+                    self._login.keep()
         finally:
             self._lock.release()
 
-    def _reconnect(self, found: dict[str, str]) -> None:
+    def _connect(self, found: dict[str, str]) -> None:
         log.hide(found.values())
         try:
-            self._connect(found)
-        except LakeError as error:  # those before go on: somebody may write the file first, and then tell the server
+            with translated("credentials of the catalog"):
+                self._login.connect(found)
+        except (
+            KuvaszError
+        ) as error:  # those before go on: somebody may write the file first, and then tell the server
             self._next = time.monotonic() + _PAUSE_S
             _log.tell(Event.CREDENTIALS_REFUSED, error=str(error))
         else:
-            self._of_connections = found
+            self._of_requests = found
             _log.tell(Event.CREDENTIALS_RENEWED, what="catalog")
 
     def _exchange(self, found: Mapping[str, str]) -> None:
         """Have the FileIO make its next clients by other credentials; whoever uses those before may go on."""
-        io = self._catalog_field("io")
+        io = java_fields.value(self._catalog, "io")
         properties = self._jvm.java.util.HashMap(io.properties())
         for name in STORE_CREDENTIALS:
             properties.remove(name)
         for name, value in found.items():
             properties.put(name, value)
         io.initialize(properties)
-        clients = _field(io, "clientByPrefix")
+        clients = java_fields.field(io, "clientByPrefix")
         before = clients.get(io)
         clients.set(io, None)
         while self._earlier and time.monotonic() - self._earlier[0][0] >= _KEPT_S:
@@ -119,9 +136,6 @@ class LiveCredentials:
             del self._earlier[0]
         if before is not None:
             self._earlier.append((time.monotonic(), before))
-
-    def _catalog_field(self, name: str) -> Any:  # noqa: ANN401
-        return _field(self._catalog, name).get(self._catalog)
 
     # As `VendedTable`, for the handle of a table.
 
@@ -150,11 +164,9 @@ def _some(properties: Mapping[str, str], names: tuple[str, ...]) -> dict[str, st
     return {name: found[name] for name in names if name in found}
 
 
-def _field(of: Any, name: str) -> Any:  # noqa: ANN401 (Java objects)
-    """Return a field that a Java object has of its own class."""
-    field = of.getClass().getDeclaredField(name)
-    field.setAccessible(True)
-    return field
+def _opened(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what properties were when they were read first."""
+    return properties.fixed if isinstance(properties, LiveTexts) else properties
 
 
 __all__ = ["LiveCredentials"]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kuvasz.config.model import LakeConfig
+from kuvasz.config.model import CatalogType, LakeConfig
+from kuvasz.config.secrets import SecretFile, SecretText
 from kuvasz.lake.files import store_access
 from kuvasz.lake.files.file_io import file_io
 from kuvasz.lake.files.store_access import Lease, LeaseFailures, StoreAccess, lease_of
@@ -174,6 +175,24 @@ def test_only_what_a_job_needs_travels() -> None:
     assert b"second secret" in text
     assert b"first secret" not in text
     assert pickle.loads(text).at(ORDERS)["s3.session-token"] == "second secret"
+
+
+def test_what_the_catalog_is_asked_with_travels_as_the_files_have_it(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old")
+    properties = {"token": "old", "header.x-iceberg-access-delegation": "vended-credentials"}
+    lake = LakeConfig(
+        type=CatalogType.REST, uri="http://localhost:1", warehouse="s3://lake/wh", properties=properties
+    )
+    found = store_access.of_lake(lake.asking({"token": SecretText(SecretFile(str(tmp_path / "token")))}))
+    assert isinstance(found, StoreAccess)
+    (tmp_path / "token").write_text("new")
+    there = pickle.loads(pickle.dumps(found.of(ITEMS)))
+    assert there.catalog == {
+        "type": "rest", "uri": "http://localhost:1", "warehouse": "s3://lake/wh", **properties, "token": "new"
+    }  # fmt: skip
+    found.follow({"credential": "id:secret"})
+    assert "token" not in found.catalog
+    assert pickle.loads(pickle.dumps(found)).catalog["credential"] == "id:secret"
 
 
 def test_nothing_of_it_is_shown() -> None:

@@ -64,12 +64,16 @@ class World:
 
     def __init__(self, *lives_s: float) -> None:
         self._lives = iter(lives_s)
-        self.loads = 0
+        self.loads = self.looks = 0
         self.access = StoreAccess({}, {})
         first = self.load()
-        vended = VendedTable(JVM, first, "shop.items", self.load, self.access)
+        credentials: Any = SimpleNamespace(settle=self.settle)
+        vended = VendedTable(JVM, first, "shop.items", self.load, self.access, credentials)
         classes: Any = None
         self.handle = TableHandle(classes, first, "shop.items", vended)
+
+    def settle(self) -> None:
+        self.looks += 1
 
     def load(self) -> Java:
         self.loads += 1
@@ -81,6 +85,7 @@ def test_what_lives_is_kept() -> None:
     world.handle.renew()
     assert world.handle.to_read() is world.handle.java
     assert world.loads == 1
+    assert world.looks == 2, "what the catalog is asked with is looked at each time"
 
 
 def test_what_ends_is_loaded_anew_and_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -268,9 +268,28 @@ def test_user_and_password_of_a_jdbc_catalog_count_at_once_and_all_else_of_the_l
     found = between(lambda map_: map_.update(lake=lake(pg, **wanted | {"s3.endpoint": "http://b"})), before)
     assert (found.held, found.credentials) == (("lake.properties",), wanted)
     assert between(lambda _: None, before).credentials is None
-    rest = {"type": "rest", "uri": "https://c", "properties": {"token": "old"}}
-    found = between(lambda map_: map_["lake"].update(properties={"token": "new"}), SHOP | {"lake": rest})
+    glue = {"type": "glue", "warehouse": "s3://lake/wh", "properties": {"token": "old"}}
+    found = between(lambda map_: map_["lake"].update(properties={"token": "new"}), SHOP | {"lake": glue})
     assert (found.held, found.credentials) == (("lake.properties",), None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_live"),
+    [
+        ({"token": "old"}, {"token": "new"}, True),
+        ({"credential": "a:old"}, {"credential": "a:new"}, True),
+        ({"credential": "a:old"}, {"token": "new"}, True),
+        ({}, {"token": "new"}, False),  # it was opened without a session that could have one
+        ({"token": "old"}, {}, False),
+    ],
+)
+def test_a_rest_catalog_that_lets_us_in_does_so_by_other_credentials(
+    before: dict[str, str], after: dict[str, str], *, is_live: bool
+) -> None:
+    rest = {"type": "rest", "uri": "https://c", "properties": before}
+    found = between(lambda map_: map_["lake"].update(properties=after), SHOP | {"lake": rest})
+    expected = ((), after) if is_live else (("lake.properties",), None)
+    assert (found.held, found.credentials) == expected
 
 
 def test_a_key_of_the_store_that_is_asked_for_again_is_no_difference() -> None:

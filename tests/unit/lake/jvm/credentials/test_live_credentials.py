@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from kuvasz.config.model import JDBC_CREDENTIALS
 from kuvasz.config.secrets import LiveTexts, SecretFile, SecretText
 from kuvasz.errors import LakeError
+from kuvasz.lake.files.store_access import StoreAccess
 from kuvasz.lake.jvm.credentials import live_credentials
 from kuvasz.lake.jvm.credentials.live_credentials import LiveCredentials
 
@@ -74,10 +76,12 @@ JVM = SimpleNamespace(java=SimpleNamespace(util=SimpleNamespace(HashMap=HashMap)
 
 
 class World:
-    """An open catalog, and files of the map."""
+    """An open catalog, its login, and files of the map."""
+
+    names = JDBC_CREDENTIALS
 
     def __init__(self, folder: Path) -> None:
-        self.io, self.tried, self.is_refusing = Io(), list[str](), False
+        self.io, self.tried, self.is_refusing, self.kept = Io(), list[str](), False, 0
         self.files = {KEY: folder / "key", PASSWORD: folder / "password"}
         for file in self.files.values():
             file.write_text("old")
@@ -85,12 +89,15 @@ class World:
         catalog = Java()
         catalog.io = self.io  # type: ignore[attr-defined]
         fixed = {KEY: "old", PASSWORD: "old", "s3.endpoint": "http://s"}
-        self.credentials = LiveCredentials(JVM, catalog, self.connect, LiveTexts(fixed, live))
+        self.credentials = LiveCredentials(JVM, catalog, self, LiveTexts(fixed, live))
 
     def connect(self, properties: Mapping[str, str]) -> None:
         self.tried.append(properties[PASSWORD])
         if self.is_refusing:
             raise LakeError("catalog: password authentication failed", hint="none")
+
+    def keep(self) -> None:
+        self.kept += 1
 
     def write(self, **texts: str) -> None:
         for file in self.files.values():
@@ -125,7 +132,7 @@ def test_what_was_exchanged_while_spark_started_is_seen(tmp_path: Path, world: W
     assert opened[KEY] == "second"
     catalog = Java()
     catalog.io = world.io  # type: ignore[attr-defined]
-    LiveCredentials(JVM, catalog, world.connect, opened).settle()
+    LiveCredentials(JVM, catalog, world, opened).settle()
     assert world.io.known[KEY] == "second"
 
 
@@ -157,13 +164,20 @@ def test_a_password_that_the_catalog_does_not_take_is_tried_again(
 
 def test_a_map_that_is_read_again_says_where_the_password_is(world: World, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("other")
-    world.credentials.follow(LiveTexts({PASSWORD: ""}, {PASSWORD: SecretText(SecretFile(str(tmp_path / "other")))}))
+    world.credentials.renew(LiveTexts({PASSWORD: ""}, {PASSWORD: SecretText(SecretFile(str(tmp_path / "other")))}))
     world.write(password="nobody asks for it")
     world.credentials.settle()
-    assert world.tried == []
+    assert world.tried == ["other"]
     (tmp_path / "other").write_text("new")
     world.credentials.settle()
-    assert world.tried == ["new"]
+    assert world.tried == ["other", "new"]
+    world.is_refusing = True
+    with pytest.raises(LakeError, match="authentication failed"):
+        world.credentials.renew({PASSWORD: "unknown"})
+    world.is_refusing = False
+    (tmp_path / "other").write_text("newer")
+    world.credentials.settle()
+    assert world.tried[-1] == "newer", "those before go on where nobody is let in"
 
 
 def test_looks_are_apart_unless_something_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,4 +195,23 @@ def test_looks_are_apart_unless_something_failed(world: World, monkeypatch: pyte
 
 def test_what_is_in_no_file_is_not_looked_at() -> None:
     fail: Callable[..., Any] = lambda *_: pytest.fail("nobody asked")  # noqa: E731
-    LiveCredentials(object(), object(), fail, {KEY: "old"}).settle()
+    login: Any = SimpleNamespace(names=JDBC_CREDENTIALS, connect=fail, keep=lambda: None)
+    LiveCredentials(object(), object(), login, {KEY: "old"}).settle()
+
+
+def test_a_login_is_kept_while_there_is_work_and_nothing_else_is_to_do(world: World) -> None:
+    world.credentials.settle()
+    world.write(password="new")
+    world.credentials.settle()
+    assert (world.kept, world.tried) == (1, ["new"])
+
+
+def test_a_catalog_that_lends_is_asked_with_what_the_files_have_and_its_store_is_each_tables(world: World) -> None:
+    texts = world.credentials._requests
+    assert isinstance(texts, LiveTexts)
+    catalog = Java()
+    catalog.io = world.io  # type: ignore[attr-defined]
+    lent = LiveCredentials(JVM, catalog, world, StoreAccess(texts.fixed, texts))
+    world.write(key="second", password="new")
+    lent.settle()
+    assert (world.io.known[KEY], world.tried) == ("old", ["new"])
