@@ -194,7 +194,8 @@ def test_sealed_logs_are_refused_and_wait_for_this_version(
     process.map.write_text(json.dumps(without))
     process.start(environment=version_before)
     assert "kuvasz retry --table shop.items" in process.wait_event("table_failed", table="shop.items")["error"]
-    process.terminate()
+    process.begin_stop()
+    assert process.wait() == 3, process.report()  # its one table is in error
     assert_equal(rows, process.rows("items"), key=("id",))
     process.map.write_text(whole)
     process.start("--until-caught-up")
