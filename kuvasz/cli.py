@@ -896,6 +896,14 @@ def source_add(  # noqa: PLR0913 (its options)
     database: Annotated[str, typer.Option("--database", help="Its group, which says what tables it has.")],
     url: Annotated[str, typer.Option("--url", help="Where it is, as the map is to have it: with ${VAR} or so.")],
     sid: Annotated[str | None, typer.Option("--sid", help="The source's id in the rows.", show_default=False)] = None,
+    replication_url: Annotated[
+        str | None,
+        typer.Option(
+            "--replication-url",
+            help="Who replicates, if that is another role: 'postgresql://slots:${PW}@'.",
+            show_default=False,
+        ),
+    ] = None,
     schemas: Annotated[
         str | None, typer.Option("--schemas", help="A schema per tenant: 'tenant_(.+)'.", show_default=False)
     ] = None,
@@ -908,7 +916,9 @@ def source_add(  # noqa: PLR0913 (its options)
     from kuvasz.verbs.sources import adding as verb
 
     loaded = _loaded(context, config, settings)
-    new = verb.SourceEntry(database=database, url=url, sid=sid, schemas=schemas)
+    new = verb.SourceEntry(
+        database=database, url=url, sid=sid, schemas=schemas, replication_url=replication_url
+    )  # fmt: skip
     answer = verb.run(loaded, new, is_checked=not is_unchecked)
     redact = Redactor(loaded.secrets)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
+import urllib.parse
 from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
@@ -496,8 +497,22 @@ def _urls(group: DatabaseConfig, path: Path) -> Iterator[Problem]:
         if url.url.get() in urls:
             message = f"is the same as that of urls[{urls[url.url.get()]}]: its rows would come twice"
             yield Problem(path=(*place, "url"), message=message)
+        if url.replication_url is not None and (message := _of_role(url.replication_url.get())):
+            yield Problem(path=(*place, "replication_url"), message=message)
         sids.setdefault(url.sid or "", number)
         urls.setdefault(url.url.get(), number)
+
+
+def _of_role(url: str) -> str:
+    """Return what a url has too much or too little that only says who replicates; never a part of it."""
+    front, _, query = url.partition("://")[2].partition("?")
+    account, _, place = front.rpartition("@")
+    parameters = dict(urllib.parse.parse_qsl(query))
+    if not account.partition(":")[0] and not parameters.get("user"):
+        return "names no user: write postgresql://user:password@"
+    if place.strip("/") or parameters.keys() & {"host", "hostaddr", "port", "dbname", "service"}:
+        return "names a server or a database, and those are in url: write postgresql://user:password@"
+    return ""
 
 
 def _tenants(group: DatabaseConfig, path: Path) -> Iterator[Problem]:

@@ -388,7 +388,9 @@ def _paths(value: object) -> Iterable[Path]:
 def _fill_of(path: Path) -> Callable[..., Filled]:
     """Return what fills in the value at a path."""
     match path:
-        case ("databases", int(), "urls", int(), "url") | ("copy", "from") | ("copy", "servers", str(), "from"):
+        case ("databases", int(), "urls", int(), "url" | "replication_url"):
+            return template.fill_url
+        case ("copy", "from") | ("copy", "servers", str(), "from"):
             return template.fill_url
         case ("server", "tokens", int(), "token") | ("notify", int(), "secret"):
             return template.fill_later

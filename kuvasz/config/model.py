@@ -883,6 +883,11 @@ class UrlConfig(Section):
     url: kinds.Url
     """`postgresql://user:password@host:5432/database?sslmode=…`. Every parameter is kept on every connection."""
 
+    replication_url: kinds.Url | None = None
+    """A second role, for all that needs `REPLICATION`: `postgresql://kuvasz_slots:password@`. It makes, reads and
+    drops slots and reads no table, and the role of `url` can do without `REPLICATION`, which functions of a table's
+    owner could use else. It names no host and no database; what else it leaves out, but secrets, is as in `url`."""
+
     sid: kinds.Text | None = None
     """The source's id in the column `sid` of its targets. Needed as soon as a target has several sources; it is
     part of the rows' key and of the slot's name, so it must not change later."""

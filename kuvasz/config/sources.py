@@ -165,6 +165,7 @@ class Source:
         origin: Which changes its stream brings, by where they were made.
         patterns: Its entries that are patterns, whose tables are looked for while it is replicated.
         max_tables: How many tables of it may be like them.
+        replication_url: Who replicates it, if that is another role than the one of `url`; hides its password.
     """
 
     name: str
@@ -176,6 +177,7 @@ class Source:
     origin: Origin = Origin.ANY
     patterns: tuple[Pattern, ...] = ()
     max_tables: int = 0
+    replication_url: SecretUrl | None = None
 
     @property
     def object_name(self) -> str:
@@ -269,6 +271,7 @@ def _source(
         origin=url.origin,
         patterns=patterns,
         max_tables=group.max_tables,
+        replication_url=url.replication_url,
     )
 
 
@@ -332,6 +335,7 @@ def identifiers(config: Config) -> frozenset[str]:
     found = {names.DEFAULT_SCHEMA, "postgres", "kuvasz", config.lake.name, config.lake.namespace}
     for source in resolve(config):
         found |= {source.name, source.object_name, source.database, source.sid or "", *_in_url(source.url.get())}
+        found |= set() if source.replication_url is None else _in_url(source.replication_url.get())
         for spec in source.tables:
             found |= {spec.table.schema, spec.table.name, spec.namespace, spec.target}
     return frozenset(found - {""})

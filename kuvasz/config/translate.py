@@ -79,7 +79,7 @@ def shown(path: Path, value: object) -> str:
         case list() | tuple():
             return "a list"
     name = next((part for part in reversed(path) if isinstance(part, str)), "")
-    is_hidden = isinstance(value, str) and (name in {"url", "urls", "uri"} or "://" in value)
+    is_hidden = isinstance(value, str) and (name in {"url", "urls", "uri", "replication_url"} or "://" in value)
     if is_hidden or secrets.is_secret_name(name):
         return "what is given (not shown: it may hold a password)"
     return repr(value) if isinstance(value, str) else str(getattr(value, "text", value))

@@ -24,9 +24,11 @@ from kuvasz.source import conninfo as conninfos
 from kuvasz.source.conninfo import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from kuvasz.config.secrets import SecretUrl
+    from kuvasz.config.sources import Source
     from kuvasz.model import PgType
     from kuvasz.source.window import Window
 
@@ -451,6 +453,53 @@ def drop(connection: psycopg.Connection[Any], name: str) -> bool:
         except errors.UndefinedObject:
             return False
     return True
+
+
+# The role that replicates, where the map has one for that beside the one that reads (`UrlConfig.replication_url`).
+# PostgreSQL runs functions of whoever owns a table as it plans a query on it, by the rights of who asks. So the role
+# that looks into tables need not be one that may drop the slots of a whole server: a session of this one reads none.
+
+
+def laid_over(url: str, role: SecretUrl | None) -> str:
+    """Return the connection string by which a server is asked to replicate: another role's, if there is one.
+
+    Args:
+        url: The url of who reads, as for `kuvasz.source.conninfo.conninfo`.
+        role: Who replicates, if that is somebody else; what its url leaves out is as in the first one.
+
+    Raises:
+        ConfigError: A url cannot be read, or a file that holds a part of it.
+    """
+    return url if role is None else conninfos.overlaid(url, role.get())
+
+
+def url_of(source: Source) -> str:
+    """Return the same for a source, with passwords as they are now.
+
+    Raises:
+        ConfigError: A file that holds a part of it cannot be read.
+    """
+    return laid_over(source.url.get(), source.replication_url)
+
+
+@contextlib.contextmanager
+def slot_session(source: Source, reading: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    """Give an ordinary session that may drop slots and end who reads them, at the server that another one reached.
+
+    Args:
+        source: The source.
+        reading: An ordinary session of the role that reads; it is given where the map has no other role.
+
+    Raises:
+        ConfigError: A file that holds a part of the url cannot be read.
+        SourceError: The server cannot be reached.
+    """
+    if source.replication_url is None:
+        yield reading
+        return
+    url = conninfos.pinned(url_of(source), reading.pgconn)
+    with contextlib.closing(conninfos.connect(url, "open a session of replication_url")) as own:
+        yield own
 
 
 def _command(name: str, version: int, *, temporary: bool, failover: bool) -> str:

@@ -30,6 +30,8 @@ from kuvasz.source import failure, slots, snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kuvasz.config.secrets import SecretUrl
+
 #: A standby that replays nothing for so long, or has not reached the slot after so much longer, is left for later:
 #: the slot at the primary holds WAL meanwhile.
 _STILL_S = 60.0
@@ -81,6 +83,7 @@ def take(
     url: str,
     publications: Sequence[str],
     on_waiting: Callable[[int], None],
+    role: SecretUrl | None = None,
 ) -> Taken:
     """Take a snapshot at a standby: it shows all that committed before its LSN, and the stream brings the rest.
 
@@ -90,6 +93,7 @@ def take(
         url: The url of the standby.
         publications: The names of those that the stream may have; one that the slot does not know does no harm.
         on_waiting: Called now and then with the bytes of WAL that the standby still lacks. What it raises ends it.
+        role: Who asks which cluster a server is of, if that is another role (`kuvasz.source.slots`).
 
     Raises:
         SourceRefused: It is no standby of this primary.
@@ -106,13 +110,14 @@ def take(
     pgconn = conninfos.connect_pq(conninfos.conninfo(url), _DOING)
     try:
         there = conninfos.pinned(url, pgconn)
-        _compare(own, there, place, is_far=False)
+        ways = slots.laid_over(own, role), slots.laid_over(there, role)
+        _compare(*ways, place, is_far=False)
         if _rows(pgconn, place, _DATABASE) != [[database]]:
             raise _refused(place, "it is another database than the one that is replicated")
         _wait(pgconn, place, made.consistent_point, on_waiting)
         waited_s = time.monotonic() - began
         # Now, since one that follows a promoted server comes to its timeline by replay alone.
-        _compare(own, there, place, is_far=True)
+        _compare(*ways, place, is_far=True)
         name, at, tries = _between_commits(pgconn, place, made, named, on_waiting)
     except BaseException:
         pgconn.finish()

@@ -200,10 +200,11 @@ async def _dropped(source: Source, *, is_read: bool) -> KuvaszError | None:
 def _drop(source: Source, *, is_read: bool) -> None:
     name = source.object_name
     with contextlib.closing(conninfo.connect(source.url.get())) as connection:
-        if is_read:  # by a process that may not have seen yet that it is not to
-            slots.end_reader(connection, name)
-        # The slot first: it keeps WAL, and a publication that goes before it would break its stream.
-        slots.drop(connection, name)
+        with slots.slot_session(source, connection) as session:
+            if is_read:  # by a process that may not have seen yet that it is not to
+                slots.end_reader(session, name)
+            # The slot first: it keeps WAL, and a publication that goes before it would break its stream.
+            slots.drop(session, name)
         for made in (name, inserts.object_name(name)):
             publication.drop(connection, made)
 

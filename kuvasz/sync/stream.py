@@ -136,7 +136,7 @@ class Stream:
         reader = Reader(
             Upstream(
                 source=self._context.source.name,
-                conninfo=lambda: conninfo.replication_conninfo(self._context.url()),
+                conninfo=lambda: conninfo.replication_conninfo(self._context.replication_url()),
                 slot=self._slot.name,
                 publications=publications,
                 system_id=system_id,

@@ -129,7 +129,8 @@ def _of_reader(config: Config) -> list[Finding]:
 
 
 def _stream_of(source: Source) -> list[Finding]:
-    wanted = StreamOptions(is_staged=True, is_own_alone=source.origin is Origin.NONE)
+    is_own_alone, role = source.origin is Origin.NONE, source.replication_url
+    wanted = StreamOptions(is_staged=True, is_own_alone=is_own_alone, role=role)
     try:
         with failure.contained(errors.place_of(source.name)):
             found = check_source(source.url.get(), source.database, source.sid, (), wanted=wanted)
@@ -361,13 +362,14 @@ def _standby(config: Config, source: Source, tables: Sequence[TableName]) -> lis
     url = source.url.get()
     if (standby := config.copy_limits(conninfo.servers(url)).copied_from) is None:
         return []
-    return check_standby(source.object_name, url, conninfo.overlaid(url, standby.get()), tables)
+    there, role = conninfo.overlaid(url, standby.get()), source.replication_url
+    return check_standby(source.object_name, url, there, tables, role)
 
 
 def _wanted(config: Config, source: Source) -> StreamOptions:
     return StreamOptions(
         is_staged=config.cluster.log is not None, is_own_alone=source.origin is Origin.NONE,
-        is_heard=config.cluster.group is not None,
+        is_heard=config.cluster.group is not None, role=source.replication_url,
     )  # fmt: skip
 
 

@@ -79,7 +79,8 @@ def clean(source: Source) -> list[Step]:
     try:
         with conninfo.asked(source.url.get(), place_of(source.name)) as connection:
             # The slot first: it keeps WAL, and a publication that goes before it would break its stream.
-            slot = _drop(source.name, "slot", name, lambda: slots.drop(connection, name))
+            with slots.slot_session(source, connection) as session:
+                slot = _drop(source.name, "slot", name, lambda: slots.drop(session, name))
             if slot.error is not None:
                 return [slot]
             first = _drop(source.name, "publication", name, lambda: publication.drop(connection, name))

@@ -250,7 +250,9 @@ def _refusals(url: str, source: Source, *, is_heard: bool) -> list[Finding]:
     inserts_do = [spec.table for spec in source.tables if spec.config.type in keyless.INSERTS_DO]
     found = check_source(
         url, source.database, source.sid, tables, inserts_do=inserts_do, as_published=column_lists.of_source(source),
-        wanted=StreamOptions(is_own_alone=source.origin is Origin.NONE, is_heard=is_heard),
+        wanted=StreamOptions(
+            is_own_alone=source.origin is Origin.NONE, is_heard=is_heard, role=source.replication_url
+        ),
     )  # fmt: skip
     return [finding for finding in found if finding.is_blocking]
 

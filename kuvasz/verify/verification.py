@@ -188,6 +188,7 @@ class Verification:
     ) -> None:
         self._source = source
         self._url = source.url.get
+        self._replication_url = functools.partial(slots.url_of, source)
         self._lake = lake
         self._is_fixing = is_fixing
         self._on_progress = on_progress
@@ -374,7 +375,8 @@ class Verification:
                 self._gave_up = SourceError(message, hint="verify again when these transactions have ended")
                 raise self._gave_up
 
-        return slots.create(conninfo.replication_conninfo(self._url()), name, temporary=True, on_waiting=waiting)
+        replication = conninfo.replication_conninfo(self._replication_url())
+        return slots.create(replication, name, temporary=True, on_waiting=waiting)
 
     def _aligned(self, connection: Any, spec: SourceTableSpec, point: int) -> int:  # noqa: ANN401 (psycopg's)
         def waiting() -> None:
@@ -404,7 +406,7 @@ class Verification:
         publications = [inserts.object_name(slot) if one.has_only_inserts else slot]
         if one.at >= one.taken.consistent_point:
             return one.taken.window(publications, oid, self._types, self._source.name)
-        pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._url()), f"read slot {slot}")
+        pgconn = conninfo.connect_pq(conninfo.replication_conninfo(self._replication_url()), f"read slot {slot}")
         stack.callback(pgconn.finish)
         window = Window(pgconn, slot, publications, oid, self._types, self._source.name)
         _check_stopped(self._url(), slot, one.at, self._place(one.spec))  # from here on nobody else can read the slot

@@ -12,15 +12,11 @@ import psycopg
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.model import TableName
-from kuvasz.source import conninfo, row_lookup, snapshot
-from kuvasz.source.catalog import partitions, relation_files
-from kuvasz.source.catalog.relation_files import RelationFile
+from kuvasz.source import conninfo
+from tests.support.owner_functions import PLACES, WAYS
 from tests.support.postgres import Database, create_database, drop_database
 
 pytestmark = pytest.mark.postgres
-
-ITEMS = TableName(schema="public", name="items")
 
 #: What a tenant has done by whoever reads his table: another tenant's row is changed, and what the session says next
 #: leads to him. Whatever is refused he does without.
@@ -34,14 +30,6 @@ CREATE FUNCTION mine(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$BEGIN
         PERFORM set_config('default_transaction_read_only', 'off', false);
     END IF; RETURN $1; END$$
 """
-_TABLE = "CREATE TABLE items (id int PRIMARY KEY, n int)"
-
-#: Where he has it.
-PLACES = {
-    "an index": f"{_TABLE}; CREATE INDEX ON items ((mine(1) + n))",
-    "a predicate": f"{_TABLE}; CREATE INDEX ON items (n) WHERE n > mine(1)",
-    "statistics": f"{_TABLE}; CREATE STATISTICS of_items ON (mine(1) + n), n FROM items",
-}
 
 
 @pytest.fixture(params=["postgres16", "postgres18"])
@@ -72,41 +60,7 @@ def made(database: Database, statements: str) -> str:
     return database.url.replace("postgres@", "a_reader@")
 
 
-def copied(url: str, session: psycopg.Connection, **how: object) -> None:
-    sessions = snapshot.Sessions(1)
-    sessions._give_back(session, is_good=True)
-    with psycopg.connect(url) as holder:
-        ((name,),) = holder.execute("SELECT pg_export_snapshot()").fetchall()
-        wanted = snapshot.CopyRange(
-            conninfo=conninfo.conninfo(url), snapshot_name=name, table=ITEMS, columns=("id", "n"), sessions=sessions,
-            **how,
-        )  # fmt: skip
-        assert b"".join(bytes(piece) for piece in wanted.read()).startswith(b"1\t1\n")
-    assert sessions._taken() is session
-
-
-def whole(url: str, session: psycopg.Connection) -> None:
-    copied(url, session)
-
-
-def by_key(url: str, session: psycopg.Connection) -> None:
-    copied(url, session, wanted=(("id",), "('1'::pg_catalog.int4)"))
-
-
-def shown(_: str, session: psycopg.Connection) -> None:
-    assert row_lookup.rows(session, ITEMS, ["id", "n"], {"id": "1"}) == [{"id": "1", "n": "1"}]
-
-
-def looked_into(_: str, session: psycopg.Connection) -> None:
-    partitions.has_rows_from_before(session, ITEMS, partitions.horizon(session))
-
-
-def looked_at_its_file(_: str, session: psycopg.Connection) -> None:
-    now = RelationFile(file=1, file_xid=1, horizon=1)
-    assert not relation_files.begins_with_an_insert(session, ITEMS, 1, now)
-
-
-@pytest.mark.parametrize("way", [whole, by_key, shown, looked_into, looked_at_its_file])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("place", PLACES)
 def test_they_write_nothing_and_leave_nothing(
     database: Database, place: str, way: Callable[[str, psycopg.Connection], None]

@@ -61,8 +61,10 @@ def shop(primary: EmbeddedPostgres, follower: EmbeddedPostgres) -> Iterator[Data
     drop_database(database)
 
 
-def with_copy(folder: LakeFolder, database: Database, tables: dict[str, Any], **copy: Any) -> Config:
-    folder.config([{"database": "shop", "urls": [{"url": database.url}], "tables": tables}])
+def with_copy(
+    folder: LakeFolder, database: Database, tables: dict[str, Any], role: dict[str, str] | None = None, **copy: Any
+) -> Config:
+    folder.config([{"database": "shop", "urls": [{"url": database.url} | (role or {})], "tables": tables}])
     file = folder.folder / "map.yaml"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"copy": copy}))
     return load(file, {}).config
@@ -243,6 +245,42 @@ def standby_settings(server: EmbeddedPostgres, settings: dict[str, str]) -> Iter
     finally:
         alter(server, "hot_standby_feedback", "on")
         alter(server, "max_standby_streaming_delay", None)
+
+
+def test_the_role_that_copies_may_be_another_one_than_replicates(
+    shop: Database, primary: EmbeddedPostgres, follower: EmbeddedPostgres, lake_folder: LakeFolder,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Also of a copy that was cut off, which learns from a copy of the slot what has changed since."""
+    caplog.set_level(logging.INFO)
+    for statement in (
+        "CREATE TABLE items (id int PRIMARY KEY, n int, pad text)",
+        "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series(1, 2000) i",
+        "CREATE PUBLICATION kuvasz_shop FOR TABLE ONLY items WITH (publish_via_partition_root = true)",
+        "CREATE ROLE copies LOGIN", "CREATE ROLE replicates LOGIN REPLICATION", "GRANT SELECT ON items TO copies",
+    ):  # fmt: skip
+        shop.execute(statement)
+    catch_up(primary, follower)
+    seen = Database(primary, shop.name)
+    seen.url = shop.url.replace("postgres@", "copies@")
+    config = with_copy(
+        lake_folder, seen, {"items": None}, {"replication_url": "postgresql://replicates@"},
+        **{"from": f"postgresql://127.0.0.1:{follower.port}"},
+    )  # fmt: skip
+    cut = CutCopies(cuts=[[0, 2, 4]], between=[lambda: shop.execute("UPDATE items SET n = n + 1 WHERE id % 3 = 0")])
+    cut.arm(monkeypatch, pages=8)
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        shop.execute("DELETE FROM items WHERE id % 7 = 0")
+        pipeline.wait_applied(seen)
+        pipeline.assert_equal("items", source_rows(shop.url, "items"))
+    assert [one.done for one in events(caplog, "copy_resumed")] == [3], told(caplog)
+    assert len(events(caplog, "standby_snapshot")) == 2
+    (source,) = sources.resolve(config)
+    found = check._standby(config, source, [TableName(schema="public", name="items")])
+    assert {one.check: one.ok for one in found} == {
+        "copy_from": True, "copy_from_lag": True, "hot_standby_feedback": True
+    }  # fmt: skip
 
 
 def test_what_check_says_of_a_standby(

@@ -293,6 +293,7 @@ SHAPES: Final[dict[str, Schema]] = {
         database=_or_null(_TEXT, "Its group; null of one that left."),
         sid=_or_null(_TEXT),
         url=_or_null(_TEXT, "`***` stands for its password."),
+        replication_url=_or_null(_TEXT, "Who replicates it, if that is another role; the same."),
         schemas=_or_null(_TEXT, "What a schema has to be called to be a tenant's."),
         slot=_told(_TEXT, "What its slot and publication are called."),
         state=_or_null(_TEXT, "As in `/status`; null if it does not run."),

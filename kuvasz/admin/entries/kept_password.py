@@ -49,6 +49,16 @@ def with_password(given: str, shown: str, raw: str) -> str:
     return written + rest
 
 
+def leads_elsewhere(given: str, shown: str) -> bool:
+    """Say whether a url leads to other servers than another one, whoever asks them."""
+    return _servers(given) != _servers(shown)
+
+
+def _servers(url: str) -> tuple[str, list[tuple[str, str]]]:
+    place, rest = _place(url)
+    return place.partition("://")[2].rpartition("@")[2], [one for one in _leads(rest) if one[0] != "user"]
+
+
 def _place(url: str) -> tuple[str, str]:
     """Return scheme, user and hosts of a url, and what comes behind them."""
     found = re.match(r"[^/?]*://[^/?]*", url)
@@ -62,4 +72,4 @@ def _leads(rest: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in parameters if name in _LEADING]
 
 
-__all__ = ["with_password"]
+__all__ = ["leads_elsewhere", "with_password"]

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from kuvasz.admin.api.refusal import RequestRefused
 from kuvasz.admin.entries import numbered, records
-from kuvasz.admin.entries.kept_password import with_password
+from kuvasz.admin.entries.kept_password import leads_elsewhere, with_password
 from kuvasz.admin.entries.numbered import EntryKind
 from kuvasz.config import names, translate
 from kuvasz.config.model import DatabaseConfig, TableConfig, UrlConfig
@@ -132,11 +132,12 @@ def add_url(written: WrittenMap, given: Given) -> MapChange:
 def new_url(given: Given) -> Mapping[str, Plain]:
     """Return the entry of a source that a request brings."""
     said: dict[str, Plain] = {"url": _literal("url", given["url"])}
-    for field in ("sid", "schemas"):
+    for field in ("sid", "schemas", "replication_url"):
         if text := given.get(field):
             said[field] = _literal(field, text)
     _check(UrlConfig, said)
-    with_password(given["url"], "", "")
+    for url in (given["url"], given.get("replication_url") or ""):
+        with_password(url, "", "")
     return said
 
 
@@ -155,6 +156,9 @@ def change_url(written: WrittenMap, one: NumberedUrl, given: Given) -> MapChange
     shown = one.url.url.redacted()
     if given["url"] != shown:
         _check(UrlConfig, {"url": _literal("url", given["url"])})
+        if one.url.replication_url is not None and leads_elsewhere(given["url"], shown):
+            message = f"{one.source} has a replication_url, whose password would be sent elsewhere"
+            raise RequestRefused(409, message, "remove the source, and add it anew with both urls")
         raw = written.plain["databases"][path[1]]["urls"][path[3]]["url"]
         edits.append(Put(path=(*path, "url"), value=with_password(given["url"], shown, raw)))
     before = numbered.url_name(group, one.url)

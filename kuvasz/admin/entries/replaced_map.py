@@ -16,6 +16,10 @@ _LATER: Final = (
     "what comes by HTTP counts at once, or not at all: what only a start goes by nobody would see now;"
     " `kuvasz map import` takes it, or write it into the file"
 )
+_LENT: Final = (
+    "the password of replication_url goes where url leads, and is not sent elsewhere by HTTP: `kuvasz map import`"
+    " takes it, or write it into the file"
+)
 _BORROWED: Final = (
     "name its user and password in the url: what it leaves out is as in the source's, and a password that the map has"
     " goes to the servers that it names for it alone; `kuvasz map import` takes it, or write it into the file"
@@ -37,6 +41,9 @@ def refuse(before: Config, after: Config) -> None:
     if later := list(map_difference.needing_restart(before, after)):
         counts = "counts" if len(later) == 1 else "count"
         raise ConfigError(f"{', '.join(later)} {counts} from the next start on", hint=_LATER)
+    known = _lent(before)
+    if lent := [where for where in _lent(after) if where not in known and where[0] in {role for role, _ in known}]:
+        raise ConfigError(f"{lent[0][1]} would be sent the password of another source's replication_url", hint=_LENT)
     for server in ("", *before.copy.servers, *after.copy.servers):
         wanted = _standby(after.copy, server)
         if wanted is not None and wanted != _standby(before.copy, server) and not conninfo.has_user(wanted.get()):
@@ -44,6 +51,12 @@ def refuse(before: Config, after: Config) -> None:
             raise ConfigError(
                 f"{place} would be sent the password of the sources that it stands in for", hint=_BORROWED
             )
+
+
+def _lent(config: Config) -> list[tuple[SecretUrl, str]]:
+    """Return who replicates, and the servers that he asks."""
+    urls = [url for group in config.databases for url in group.urls]
+    return [(url.replication_url, conninfo.servers(url.url.get())) for url in urls if url.replication_url is not None]
 
 
 def _standby(copy: CopyConfig, server: str) -> SecretUrl | None:

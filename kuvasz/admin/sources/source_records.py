@@ -75,6 +75,7 @@ def _record(one: MappedUrl, said: Mapping[str, Any] | None, tenants: Sequence[Ma
         "database": one.group.database,
         "sid": one.url.sid,
         "url": one.url.url.redacted(),
+        "replication_url": None if one.url.replication_url is None else one.url.replication_url.redacted(),
         "schemas": one.url.schemas,
         "slot": one.slot,
         "state": None if said is None else said["state"],
@@ -89,7 +90,7 @@ def _record(one: MappedUrl, said: Mapping[str, Any] | None, tenants: Sequence[Ma
 
 def _left(one: Mapping[str, Any]) -> SourceRecord:
     return {
-        "source": one["source"], "database": None, "sid": None, "url": None, "schemas": None,
+        "source": one["source"], "database": None, "sid": None, "url": None, "replication_url": None, "schemas": None,
         "slot": f"kuvasz_{one['source']}", "state": LEFT, "error": None, "lag_seconds": None,
         "retained_bytes": one["retained_bytes"], "tables": 0, "states": {}, "tenants": [],
     }  # fmt: skip

@@ -79,6 +79,11 @@ SOURCE_ROUTES: Final = (
                     about="Where it is. `${…}` is refused.",
                 ),
                 BodyField(
+                    name="replication_url", kind=FieldKind.LINE, example=None,
+                    about="Who replicates it, if that is another role, as `replication_url` of a map's url. `${…}` is"
+                    " refused.",
+                ),
+                BodyField(
                     name="schemas", kind=FieldKind.LINE, example=None,
                     about="Takes a schema for each tenant, as `schemas` of a map's url.",
                 ),

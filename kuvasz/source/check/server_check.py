@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kuvasz.source.check.finding import Severity
 if TYPE_CHECKING:
     import psycopg
 
+    from kuvasz.config.secrets import SecretUrl
     from kuvasz.source.catalog.introspect import ServerFacts
     from kuvasz.source.check.finding import PreflightReport
 
@@ -40,6 +42,13 @@ SELECT rolname::text, rolsuper, rolreplication OR rolsuper OR EXISTS (
     SELECT FROM pg_roles r WHERE r.rolname = 'rds_replication' AND pg_has_role(r.oid, 'MEMBER')),
     has_database_privilege(current_database(), 'CREATE')
 FROM pg_roles WHERE rolname = current_user
+"""
+
+# A member may become any of them by SET ROLE, and use what it has.
+_REPLICATING = """
+SELECT rolname::text FROM pg_roles
+WHERE (rolreplication OR rolsuper OR rolname = 'rds_replication') AND pg_has_role(oid, 'MEMBER')
+ORDER BY rolname <> current_user, rolname LIMIT 6
 """
 
 _SESSION = """
@@ -79,6 +88,7 @@ class StreamOptions:
 
     is_staged: bool = False  #: what it sends is staged in the lake's store
     is_own_alone: bool = False  #: it is to be without what came to the source by replication
+    role: SecretUrl | None = None  #: who replicates, if that is another role than the one that reads
     is_heard: bool = False  #: it is another group's, whose publication this map's has to be like
 
 
@@ -87,6 +97,13 @@ ANYTHING = StreamOptions()
 
 class ServerCheck:
     """Looks at one server through an open session.
+
+    Args:
+        report: Where it tells what it finds.
+        connection: The session, of the role that reads.
+        url: The url of that.
+        old_transaction_s: From which age on a running transaction is told.
+        wanted: What the map wants of the stream.
 
     Attributes:
         facts: What the server says of itself, after `run`; None if it could not be asked.
@@ -109,6 +126,10 @@ class ServerCheck:
         self._wanted = wanted
         self.facts: ServerFacts | None = None
         self.rights = Rights(role=connection.info.user)
+
+    @property
+    def _replication_url(self) -> str:
+        return slots.laid_over(self._url, self._wanted.role)
 
     @property
     def is_primary(self) -> bool:
@@ -202,21 +223,35 @@ class ServerCheck:
         )  # fmt: skip
 
     def _role(self) -> None:
-        row = self._connection.execute(_RIGHTS).fetchone()
-        if row is not None:
-            role, is_superuser, may_replicate, may_create = row
-            self.rights = Rights(
-                role=role, is_superuser=is_superuser, may_replicate=may_replicate, may_create=may_create
-            )
-        name, may = sql.identifier(self.rights.role), self.rights.may_replicate
+        self.rights = rights = _rights_of(self._connection)
+        if self._wanted.role is not None:
+            self._not_needed()
+            with contextlib.closing(conninfos.connect(self._replication_url)) as connection:
+                rights = _rights_of(connection)
+        name, may = sql.identifier(rights.role), rights.may_replicate
         self._report.add(
-            "replication_privilege", f"{self.rights.role}: {'yes' if may else 'no'}", "REPLICATION", ok=may,
+            "replication_privilege", f"{rights.role}: {'yes' if may else 'no'}", "REPLICATION", ok=may,
             fix=f"ALTER ROLE {name} REPLICATION; -- on Amazon RDS: GRANT rds_replication TO {name};",
+        )  # fmt: skip
+
+    def _not_needed(self) -> None:
+        """Tell whether the role that reads still has what another one is there for."""
+        found = [name for (name,) in self._connection.execute(_REPLICATING).fetchall()]
+        own, others = self.rights.role in found, [name for name in found if name != self.rights.role]
+        told = [*(["yes"] if own else []), *([f"as member of {', '.join(others)}"] if others else [])]
+        name = sql.identifier(self.rights.role)
+        mends = [f"ALTER ROLE {name} NOSUPERUSER NOREPLICATION;"] if own else []
+        if not self.rights.is_superuser:  # who is a member of all
+            mends += [f"REVOKE {sql.identifier(other)} FROM {name};" for other in others]
+        self._report.add(
+            "reading_privilege", f"{self.rights.role}: {'; '.join(told) or 'no'}", "no REPLICATION", ok=not found,
+            severity=Severity.ADVICE,
+            fix=f"{' '.join(mends)} -- replication_url has it, and functions of the tables' owners run as who reads",
         )  # fmt: skip
 
     def _replication(self) -> None:
         doing = "open a replication session"
-        pgconn = conninfos.connect_pq(conninfos.replication_conninfo(self._url), doing)
+        pgconn = conninfos.connect_pq(conninfos.replication_conninfo(self._replication_url), doing)
         try:
             with failure.translated(self._report.location, doing):
                 result = conninfos.execute(pgconn, "IDENTIFY_SYSTEM")
@@ -284,3 +319,11 @@ class ServerCheck:
             "transactions", value, f"none older than {self._old_transaction_s:.0f} s", ok=not rows,
             severity=Severity.ADVICE, fix="a new slot waits until they end",
         )  # fmt: skip
+
+
+def _rights_of(connection: psycopg.Connection[Any]) -> Rights:
+    row = connection.execute(_RIGHTS).fetchone()
+    if row is None:
+        return Rights(role=connection.info.user)
+    role, is_superuser, may_replicate, may_create = row
+    return Rights(role=role, is_superuser=is_superuser, may_replicate=may_replicate, may_create=may_create)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from kuvasz import lsn
 from kuvasz.shown import figures
 from kuvasz.source import conninfo as conninfos
-from kuvasz.source import sql, standby
+from kuvasz.source import slots, sql, standby
 from kuvasz.source.catalog import introspect
 from kuvasz.source.check.finding import Finding, PreflightReport, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kuvasz.config.secrets import SecretUrl
     from kuvasz.model import TableName
 
 #: A copy begins when the standby has what its slot begins with.
@@ -31,7 +32,9 @@ WHERE NOT coalesce(has_table_privilege(to_regclass(wanted.name), 'SELECT'), true
 """
 
 
-def check_standby(source: str, primary: str, url: str, tables: Collection[TableName]) -> list[Finding]:
+def check_standby(
+    source: str, primary: str, url: str, tables: Collection[TableName], role: SecretUrl | None = None
+) -> list[Finding]:
     """Return every finding about the standby of a source; raises nothing that can be a finding.
 
     Args:
@@ -39,6 +42,7 @@ def check_standby(source: str, primary: str, url: str, tables: Collection[TableN
         primary: The url of the source.
         url: The url of the standby.
         tables: The tables that are copied.
+        role: Who asks which cluster a server is of, if that is another role (`kuvasz.source.slots`).
 
     Raises:
         ConfigError: A url cannot be read.
@@ -49,7 +53,8 @@ def check_standby(source: str, primary: str, url: str, tables: Collection[TableN
         with contextlib.closing(conninfos.connect(primary)) as connection:
             is_primary = not introspect.server(connection).is_in_recovery
             written = introspect.wal_end(connection)
-        why = standby.why_other(standby.cluster(primary), standby.cluster(url), is_far=False)
+        ours, other = (standby.cluster(slots.laid_over(one, role)) for one in (primary, url))
+        why = standby.why_other(ours, other, is_far=False)
         with contextlib.closing(conninfos.connect(url)) as connection:
             ((is_standby, replayed, feedback, delay_ms),) = connection.execute(_STANDBY).fetchall()
             names = [sql.qualified(table) for table in tables]

@@ -47,7 +47,6 @@ class Slot:
         self.name = context.source.object_name
         self._context = context
         self._source = context.source.name
-        self._url = context.url
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
         self._staged = StagedPast(context.shared.staged, context.source.name, context.shared.progress)
@@ -98,7 +97,7 @@ class Slot:
         if state is not None and state.active_pid is not None and self._context.shared.holds_lease and not is_ours:
             # The one before was killed, or sleeps: its server may not notice for a minute.
             _log.tell(Event.READER_ENDED, source=self._source, pid=state.active_pid)
-            slots.end_reader(connection, self.name)
+            self._end_reader(connection)
             state = slots.describe(connection, self.name)
         server = self._server(connection, state, facts)
         error = self._replaced(known, server)
@@ -133,7 +132,7 @@ class Slot:
                 hint="stop that process, if it is another kuvasz with the same map; this one waits for the slot",
             )
         if not needed and self._staged.release():  # it is confirmed further by whoever reads, until that has ended
-            slots.end_reader(connection, self.name)
+            self._end_reader(connection)
             state = slots.describe(connection, self.name) or state
         self._go_on(server, state, is_known=bool(needed))
         return True
@@ -185,9 +184,12 @@ class Slot:
             wal_lsn=introspect.wal_end(connection),
             slot_name=self.name,
             slot=slot,
-            switches=continuity.switches(slots.timeline_history(self._url(), facts.timeline)) if is_later else None,
+            switches=self._switches(facts.timeline) if is_later else None,
             started_us=facts.started_us,
         )
+
+    def _switches(self, timeline: int) -> Mapping[int, int]:
+        return continuity.switches(slots.timeline_history(self._context.replication_url(), timeline))
 
     def _replaced(
         self, known: Sequence[tuple[SourceTableSpec, SourcePosition, bool]], server: continuity.ServerState
@@ -366,14 +368,20 @@ class Slot:
         """
         if self._staged.group is not None:
             return
-        with contextlib.closing(conninfo.connect(self._url())) as connection:
+        with contextlib.closing(conninfo.connect(self._context.url())) as connection:
             self._drop(connection)
         failpoints.hit("slot_dropped", SourceError)
 
     def _drop(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
-        if self._staged.release():
-            slots.end_reader(connection, self.name)
-        slots.drop(connection, self.name)
+        is_read = self._staged.release()
+        with self._context.slot_session(connection) as session:
+            if is_read:
+                slots.end_reader(session, self.name)
+            slots.drop(session, self.name)
+
+    def _end_reader(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        with self._context.slot_session(connection) as session:
+            slots.end_reader(session, self.name)
 
     def snapshot(self, spec: SourceTableSpec) -> slots.ExportedSnapshot:
         """Return a snapshot for one table, that of a temporary slot beside this one.
@@ -405,8 +413,8 @@ class Slot:
         failpoints.hit("before_slot", SourceError)
         try:
             taken = slots.create(
-                conninfo.replication_conninfo(self._url()), name, temporary=temporary, failover=failover,
-                on_waiting=waiting, beside=beside,
+                conninfo.replication_conninfo(self._context.replication_url()), name, temporary=temporary,
+                failover=failover, on_waiting=waiting, beside=beside,
             )  # fmt: skip
         finally:
             for spec in tables:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
 
 from kuvasz.config.secrets import SecretUrl
 from kuvasz.config.sources import Source
@@ -15,7 +16,7 @@ from kuvasz.errors import ConfigError, KuvaszError, SourceError, place_of
 from kuvasz.model import Relation
 from kuvasz.own_thread import carry_out
 from kuvasz.ports import Lake
-from kuvasz.source import conninfo
+from kuvasz.source import conninfo, slots
 from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.caveat_log import CaveatLog
 from kuvasz.sync.context.current_reader import CurrentReader
@@ -76,10 +77,17 @@ class SourceContext:
         Raises:
             SourceError: A file that holds a part of it cannot be read.
         """
-        try:
+        with self._told():
             return self.source.url.get()
-        except ConfigError as error:  # which would end kuvasz: of one source the file may be there again in a moment
-            raise SourceError(f"{place_of(self.source.name)}: {error.message}", hint=error.hint) from error
+
+    def replication_url(self) -> str:
+        """Return the same for what needs `REPLICATION`: another role's, if the map has one for that.
+
+        Raises:
+            SourceError: A file that holds a part of it cannot be read.
+        """
+        with self._told():
+            return slots.url_of(self.source)
 
     @property
     def copies_from(self) -> SecretUrl | None:
@@ -94,12 +102,31 @@ class SourceContext:
             SourceError: A file that holds a part of it cannot be read.
         """
         standby, url = self.copies_from, self.url()
-        if standby is None:
-            return url
+        with self._told():
+            return url if standby is None else conninfo.overlaid(url, standby.get())
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Have a file that is missing be this source's error: it may be there in a moment, and would end kuvasz."""
         try:
-            return conninfo.overlaid(url, standby.get())
+            yield
         except ConfigError as error:
             raise SourceError(f"{place_of(self.source.name)}: {error.message}", hint=error.hint) from error
+
+    @contextlib.contextmanager
+    def slot_session(self, reading: Any) -> Iterator[Any]:  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        """Give a session that may drop the slot, and end who reads it; see `kuvasz.source.slots`.
+
+        Args:
+            reading: An ordinary session.
+
+        Raises:
+            SourceError: It cannot be had now.
+        """
+        with contextlib.ExitStack() as stack:
+            with self._told():
+                given = stack.enter_context(slots.slot_session(self.source, reading))
+            yield given
 
     async def ask(self, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run what asks the source in a thread."""

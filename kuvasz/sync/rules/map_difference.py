@@ -163,7 +163,8 @@ def of_source(before: Source, after: Source, *, has_ended: bool = False) -> Sour
         has_ended: Whether it is to be begun again in any case.
     """
     old, new = (_entries(source) for source in (before, after))
-    own = ("database", "url", "on_slot_lost", "origin", *(("max_tables",) if after.patterns else ()))
+    own = ["database", "url", "replication_url", "on_slot_lost", "origin"]
+    own += ["max_tables"] if after.patterns else []
     options = [name for name in own if getattr(before, name) != getattr(after, name)]
     if _collapses(old) != _collapses(new) and set(_collapses(old)) == set(_collapses(new)):
         options.append("order of partitions_regex")  # a table belongs to the first that takes it in

@@ -186,7 +186,7 @@ class CopyLedgers:
             SourceError: The connection is gone.
         """
         source, name = self._context.source.name, f"{self._slot.name[:50]}_seen_{random.getrandbits(24):06x}"
-        replication = conninfo.replication_conninfo(self._context.url())
+        replication = conninfo.replication_conninfo(self._context.replication_url())
         if self._context.copies_from is None:
             replication = facts.under.taken.pinned(replication)  # else that is the standby, and the slot is elsewhere
         pgconn = conninfo.connect_pq(replication, f"copy slot {self._slot.name}")

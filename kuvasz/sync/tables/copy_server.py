@@ -53,7 +53,8 @@ class CopyServer:
 
         try:
             with made:
-                taken = standby.take(made, context.url(), url, publications_of(context.source), waiting)
+                role, publications = context.source.replication_url, publications_of(context.source)
+                taken = standby.take(made, context.url(), url, publications, waiting, role)
         finally:
             self._note(tables, "")
         at = lsn.render(taken.snapshot.consistent_point)

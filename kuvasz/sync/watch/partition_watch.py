@@ -201,7 +201,8 @@ class PartitionWatch:
         """Return where a timeline was left for the source's own; 0: it does not come from there."""
         if before > timeline:
             return 0
-        return continuity.switches(slots.timeline_history(self._context.url(), timeline)).get(before, 0)
+        history = slots.timeline_history(self._context.replication_url(), timeline)
+        return continuity.switches(history).get(before, 0)
 
     def _check(
         self,

@@ -19,6 +19,7 @@ from kuvasz.errors import ConfigError, KuvaszError, SourceError, StateError, Sta
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.files import store_access
 from kuvasz.lake.files.object_folder import ObjectFolder
+from kuvasz.source import slots
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.ordered import OrderedReading
 from kuvasz.staging.staged_log import StagedLog
@@ -184,7 +185,7 @@ class SourcesRead:
 
     def _made(self, name: str, given: GivenOrder) -> OrderedReading:
         def url() -> str:
-            return self._sources[name].url.get()
+            return slots.url_of(self._sources[name])
 
         return OrderedReading(name, url, given, self.log, self._options)
 

@@ -27,6 +27,7 @@ class SourceEntry:
     url: str = dataclasses.field(repr=False)  #: as the map is to have it, with references
     sid: str | None = None
     schemas: str | None = None
+    replication_url: str | None = dataclasses.field(default=None, repr=False)  #: in the same way
 
     @property
     def name(self) -> str:
@@ -47,7 +48,8 @@ def run(loaded: Loaded, new: SourceEntry, *, is_checked: bool = True) -> dict[st
         Refused: The running kuvasz cannot go by the map then: the file is as it was.
     """
     said: dict[str, Plain] = {"url": new.url}
-    said |= {key: value for key, value in (("sid", new.sid), ("schemas", new.schemas)) if value is not None}
+    more = {"sid": new.sid, "replication_url": new.replication_url, "schemas": new.schemas}
+    said |= {key: value for key, value in more.items() if value is not None}
     rewrite = MapRewrite(loaded, source_edits.added(loaded.config, new.database, said))
     found = check.of_sources(rewrite.loaded.config, [new.name]) if is_checked else []
     if any(one.is_blocking for one in found):
@@ -58,7 +60,7 @@ def run(loaded: Loaded, new: SourceEntry, *, is_checked: bool = True) -> dict[st
         "source": new.name,
         "is_running": is_running,
         "tables": [spec.identifier for source in sources for spec in source.tables],
-        "has_password": _has_password(new.url),
+        "has_password": any(_has_password(url) for url in (new.url, new.replication_url or "")),
         "advice": check.as_json([one for one in found if not one.ok]),
     }
 

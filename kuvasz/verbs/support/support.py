@@ -90,7 +90,8 @@ def as_json(outcome: SupportOutcome) -> dict[str, Any]:
 def _redactor(loaded: Loaded) -> Redactor:
     """Return what takes secrets out: those of the map, what urls and tokens are now, and our own token."""
     redact = Redactor(loaded.secrets)
-    texts: list[SecretText] = [source.url for source in sources.resolve(loaded.config)]
+    mapped = sources.resolve(loaded.config)
+    texts: list[SecretText] = [url for one in mapped for url in (one.url, one.replication_url) if url is not None]
     texts += [*loaded.config.copy.standbys, *(one.token for one in loaded.config.server.tokens)]
     found, _ = in_time(dict.fromkeys(texts), _secrets_in, _SECRETS_S)
     names = sources.identifiers(loaded.config)

@@ -313,6 +313,38 @@ def test_what_does_not_go_together_with_a_schema_per_tenant(tmp_path: Path, tabl
     assert refusal(tmp_path, text).endswith(f"databases[0].tables.{message}")
 
 
+@pytest.mark.parametrize(
+    ("role", "told"),
+    [
+        ("postgresql://", "names no user"),
+        ("postgresql:///?sslmode=require", "names no user"),
+        ("postgresql://slots:geheim@db1", "names a server or a database"),
+        ("postgresql://slots:geheim@/shop", "names a server or a database"),
+        ("postgresql://slots:geheim@:5433", "names a server or a database"),
+        ("postgresql://slots:geheim@/?host=db1", "names a server or a database"),
+        ("postgresql://slots:geheim@/?dbname=shop", "names a server or a database"),
+        ("mysql://slots:geheim@", "must be a PostgreSQL url"),
+    ],
+)
+def test_who_replicates_is_a_role_and_no_place(tmp_path: Path, role: str, told: str) -> None:
+    found = refusal(tmp_path, groups(("a", f"{{url: 'postgresql://a/x', replication_url: '{role}'}}", "t: ")))
+    assert f"databases[0].urls[0].replication_url: {told}" in found
+    assert "geheim" not in found
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        "postgresql://slots@",
+        "postgresql://slots:pw@/",
+        "postgresql:///?user=slots",
+        "postgresql://slots@?sslcert=/c&sslkey=/k",
+    ],
+)
+def test_who_replicates_says_who_it_is(tmp_path: Path, role: str) -> None:
+    assert not faults(tmp_path, groups(("a", f"{{url: 'postgresql://a/x', replication_url: '{role}'}}", "t: ")))
+
+
 @pytest.mark.parametrize(("schemas", "parts"), [("tenant_.*", 0), ("(a|b)_(.+)", 2), ("(?:a|b)_.+", 0)])
 def test_schemas_capture_one_sid(tmp_path: Path, schemas: str, parts: int) -> None:
     text = groups(("a", f"{{url: 'postgresql://c/x', schemas: '{schemas}'}}", "t: "))

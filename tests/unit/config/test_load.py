@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kuvasz.config import effective, load
+from kuvasz.config import effective, load, sources
 from kuvasz.config.model import Config, DatabaseConfig, PipelineConfig, TableConfig, TlsConfig, UrlConfig
 from kuvasz.errors import ConfigError
 from tests.support.maps import SHOP, faults, loaded, refusal
@@ -165,6 +165,20 @@ def test_the_url_of_a_standby_is_secret_and_read_anew_as_any_other(tmp_path: Pat
     assert url.get() == "postgresql://repl:second%2F2@standby"
     by_name = loaded(tmp_path, SHOP, {"KUVASZ_COPY__FROM": "postgresql://standby"})
     assert by_name.config.copy.of("eu1:5432").copied_from is not None
+
+
+def test_the_url_of_who_replicates_is_secret_and_read_anew_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("first/1")
+    role = f"replication_url: 'postgresql://slots:${{file:{tmp_path}/pw}}@'"
+    result = loaded(tmp_path, SHOP.replace("sid: eu", f"sid: eu, {role}"))
+    (source, *_) = sources.resolve(result.config)
+    assert source.replication_url is not None
+    assert source.replication_url.get() == "postgresql://slots:first%2F1@"
+    assert "first/1" in result.secrets
+    assert "first" not in f"{result.config!r} {result.config.model_dump_json()} {source!r}"
+    assert "slots" in sources.identifiers(result.config), "a role's name is none of what is hidden"
+    (tmp_path / "pw").write_text("second/2")
+    assert source.replication_url.get() == "postgresql://slots:second%2F2@"
 
 
 def test_a_file_that_is_missing_is_told_with_its_place(tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ RESOLVED = {
     ("UrlConfig", "url"): "config/sources.py",
     ("UrlConfig", "sid"): "config/sources.py",
     ("UrlConfig", "schemas"): "config/sources.py",
+    ("UrlConfig", "replication_url"): "config/sources.py",
     ("UrlConfig", "origin"): "config/sources.py",
     ("DatabaseConfig", "database"): "config/sources.py",
     ("DatabaseConfig", "on_slot_lost"): "config/sources.py",

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
-import pytest
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from kuvasz.config import sources
+from kuvasz.config.secrets import SecretUrl
+from kuvasz.config.sources import Source
 from kuvasz.errors import SourceError, SourceRefused
-from kuvasz.source import slots
+from kuvasz.source import conninfo, slots
 from kuvasz.source.slots import Blocker, SlotState
+from tests.support.maps import loaded
 
 
 @pytest.mark.parametrize(
@@ -73,3 +83,44 @@ def test_a_text_of_a_slot_that_no_server_has_is_refused(field):
 def test_a_session_that_is_waited_for_is_named_as_far_as_names_go():
     (found,) = slots._found([(7, "r" * 9999, "a" * 9999, "d" * 9999, 1.0, None)])
     assert len(found.describe()) < 2200
+
+
+URL = "postgresql://kuvasz:pw@db1,db2:5433/shop?sslmode=require&password=other&application_name=mine"
+ROLE = SecretUrl("postgresql://slots:geheim@")
+
+
+def source(folder: Path, role: str = "") -> Source:
+    url = f"{{url: '{URL.replace('&password=other', '')}'{role and f', replication_url: {role!r}'}}}"
+    (found,) = sources.resolve(loaded(folder, f"databases: [{{database: s, urls: [{url}], tables: {{t: }}}}]").config)
+    return found
+
+
+def test_without_another_role_the_url_is_what_it_was(tmp_path: Path) -> None:
+    assert slots.laid_over(URL, None) is URL
+    with slots.slot_session(source(tmp_path), reading := object()) as given:  # type: ignore[arg-type]
+        assert given is reading
+
+
+def test_another_role_asks_the_same_server_by_its_own_password() -> None:
+    assert conninfo_to_dict(slots.laid_over(URL, ROLE)) == {
+        "user": "slots", "password": "geheim", "host": "db1,db2", "port": ",5433", "dbname": "shop",
+        "sslmode": "require", "application_name": "mine",
+    }  # fmt: skip
+    without = slots.laid_over(URL, SecretUrl("postgresql://slots@"))
+    assert "password" not in conninfo_to_dict(without), "whose password it was it is not sent for"
+
+
+def test_its_session_is_at_the_server_that_was_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def connect(url: str, _: str) -> Any:
+        asked.append(url)
+        return contextlib.closing(SimpleNamespace(close=lambda: asked.append("closed"))).thing
+
+    monkeypatch.setattr(conninfo, "connect", connect)
+    reading: Any = SimpleNamespace(pgconn=SimpleNamespace(host=b"db2", hostaddr=b"192.0.2.2", port=b"5434"))
+    with slots.slot_session(source(tmp_path, "postgresql://slots:geheim@"), reading) as given:
+        assert given is not reading
+    where = conninfo_to_dict(asked[0])
+    assert (where["user"], where["host"], where["hostaddr"], where["port"]) == ("slots", "db2", "192.0.2.2", "5434")
+    assert asked[1] == "closed"

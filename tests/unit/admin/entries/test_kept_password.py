@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kuvasz.admin.api.refusal import RequestRefused
-from kuvasz.admin.entries.kept_password import with_password
+from kuvasz.admin.entries.kept_password import leads_elsewhere, with_password
 
 SHOWN = "postgresql://repl:***@a,b:5432/shop"
 
@@ -51,3 +51,15 @@ def test_a_url_that_is_one_reference_has_no_password_to_take() -> None:
     with pytest.raises(RequestRefused, match="nobody knows which part"):
         with_password(SHOWN, SHOWN, "${URL}")
     assert with_password("postgresql://c/d", SHOWN, "${URL}") == "postgresql://c/d"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_elsewhere"),
+    [
+        ("postgresql://me:mine@a,b:5432/other?sslmode=require", False), ("postgresql://a,b:5432/shop?user=x", False),
+        ("postgresql://repl:pw@a,b/shop", True), ("postgresql://repl:pw@c/shop", True),
+        ("postgresql://repl:pw@a,b:5432/shop?host=c", True),
+    ],
+)  # fmt: skip
+def test_who_asks_is_no_place(given: str, is_elsewhere: bool) -> None:
+    assert leads_elsewhere(given, SHOWN) is is_elsewhere

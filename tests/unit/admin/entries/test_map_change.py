@@ -61,3 +61,36 @@ def test_an_entry_does_not_go_to_another_group(written: WrittenMap) -> None:
     with pytest.raises(RequestRefused, match="belongs to db 2, and cannot go to db 1") as refused:
         map_change.change_url(written, written.known.urls[0], {"db_id": 1, "sid": "eu", "url": "postgresql://eu/x"})
     assert refused.value.status == 409
+
+
+ROLE = "postgresql://slots:geheim@"
+
+
+def test_a_source_may_come_with_a_role_that_replicates() -> None:
+    said = {"url": "postgresql://me:mine@eu/x", "replication_url": ROLE}
+    assert map_change.new_url(said) == said
+    assert "replication_url" not in map_change.new_url({**said, "replication_url": None})
+    for url, told in (("postgresql://slots:***@", "none for that place"), ("postgresql://${X}@", "must not refer")):
+        with pytest.raises(RequestRefused, match=told):
+            map_change.new_url({**said, "replication_url": url})
+
+
+@pytest.mark.parametrize(
+    ("given", "is_refused"),
+    [
+        ("postgresql://me:mine@evil/x", True), ("postgresql://me:mine@eu/x?host=evil", True),
+        ("postgresql://me:mine@eu/y", False),
+    ],
+)  # fmt: skip
+def test_the_password_of_who_replicates_is_not_sent_elsewhere(tmp_path: Path, given: str, is_refused: bool) -> None:
+    text = MAP.replace('{url: "postgresql://eu/x",', f'{{url: "postgresql://eu/x", replication_url: "{ROLE}",')
+    known = numbered.number(loaded(tmp_path, text).config, MemoryNumbers())
+    written = WrittenMap(known=known, plain=file.parse(text, name="map").value)
+    shop, eu = known.databases[1], known.urls[0]
+    request = {"db_id": shop.number, "sid": "eu", "url": given}
+    if is_refused:
+        with pytest.raises(RequestRefused, match="shop_eu has a replication_url, whose password would be sent"):
+            map_change.change_url(written, eu, request)
+    else:
+        (edit,) = map_change.change_url(written, eu, request).edits
+        assert edit == Put(path=("databases", 1, "urls", 0, "url"), value=given)

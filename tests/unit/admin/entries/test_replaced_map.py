@@ -42,6 +42,44 @@ def test_what_leads_elsewhere_is_refused(tmp_path: Path, before: str, after: str
     assert "`kuvasz map import`" in (refused.value.hint or "")
 
 
+REPLICATING = """
+databases:
+- database: shop
+  urls:
+  - {url: "postgresql://repl:pw@eu1/shop", sid: a, replication_url: "postgresql://slots:geheim@"}
+  tables: {items: }
+"""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "'postgresql://me:mine@evil/shop'",
+        "'postgresql://repl:pw@eu1/shop?host=evil'",
+        "'postgresql://repl:pw@eu1:1/s'",
+    ],
+)
+def test_the_password_of_who_replicates_goes_to_no_other_server(tmp_path: Path, other: str) -> None:
+    before = loaded(tmp_path, REPLICATING).config
+    moved = REPLICATING.replace('"postgresql://repl:pw@eu1/shop"', other)
+    added = REPLICATING.replace("  tables:", f"  - {{url: {other}, sid: b, replication_url: "
+                                "'postgresql://slots:geheim@'}\n  tables:")  # fmt: skip
+    for after in (moved, added):
+        with pytest.raises(ConfigError, match="would be sent the password of another source's replication_url"):
+            replaced_map.refuse(before, loaded(tmp_path, after).config)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        REPLICATING, REPLICATING.replace("/shop", "/store"), REPLICATING.replace("geheim", "another"),
+        REPLICATING.replace(', replication_url: "postgresql://slots:geheim@"', ""),
+    ],
+)  # fmt: skip
+def test_who_replicates_may_change_where_nothing_leads_elsewhere(tmp_path: Path, after: str) -> None:
+    replaced_map.refuse(loaded(tmp_path, REPLICATING).config, loaded(tmp_path, after).config)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -10,7 +10,9 @@ from tests.support.maps import loaded
 MAP = """
 lake: {namespace: lake}
 databases:
-- {database: shop, urls: [{url: "postgresql://repl:pw@a/x", sid: a}, {url: "postgresql://b/x", sid: b}],
+- {database: shop, urls: [
+     {url: "postgresql://repl:pw@a/x", sid: a, replication_url: "postgresql://slots:pw@"},
+     {url: "postgresql://b/x", sid: b}],
    tables: {items: }}
 - {database: crm, urls: [{url: "postgresql://c/x", schemas: "t_(.+)"}], tables: {people: {target: a.people}}}
 """
@@ -38,7 +40,8 @@ def test_a_source_is_shown_as_the_map_and_the_running_kuvasz_know_it(tmp_path: P
     config = loaded(tmp_path, MAP).config
     first, second, crm, left = source_records.records(config, STATUS, SourceSelection())
     assert first == {
-        "source": "shop_a", "database": "shop", "sid": "a", "url": "postgresql://repl:***@a/x", "schemas": None,
+        "source": "shop_a", "database": "shop", "sid": "a", "url": "postgresql://repl:***@a/x",
+        "replication_url": "postgresql://slots:***@", "schemas": None,
         "slot": "kuvasz_shop_a", "state": "streaming", "error": None, "lag_seconds": 0.5, "retained_bytes": 7,
         "tables": 1, "states": {"streaming": 1}, "tenants": [],
     }  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from psycopg import pq
 
+from kuvasz.config.secrets import SecretUrl
 from kuvasz.source import conninfo, slots
 from kuvasz.source.catalog import introspect
 from kuvasz.source.catalog.introspect import ServerFacts
@@ -35,12 +36,15 @@ class Server:
         self.facts, self.slot = FACTS, None
         self.session: tuple[Any, ...] = (99, "UTC", "3", "ISO", "hex", "UTF8")
         self.rights: tuple[Any, ...] = ("rep", False, True, False)
+        self.replicator: tuple[Any, ...] | None = None  #: the rights of another role that replicates
+        self.replicating = [("rep",)]
         self.old: list[tuple[str, float]] = []
         self.origins: list[tuple[str]] = []
         self.url, self.system = "postgresql:///shop", b"7"
         self.sslmode, self.host, self.is_encrypted = b"prefer", b"/run/postgresql", False
         monkeypatch.setattr(introspect, "server", lambda _: self.facts)
         monkeypatch.setattr(slots, "describe", lambda *_: self.slot)
+        monkeypatch.setattr(conninfo, "connect", lambda _: self.of_replicator())
         monkeypatch.setattr(conninfo, "connect_pq", lambda *_: SimpleNamespace(finish=lambda: None))
         monkeypatch.setattr(conninfo, "execute", lambda *_: self)
         self.status = pq.ExecStatus.TUPLES_OK
@@ -66,15 +70,23 @@ class Server:
 
     def execute(self, query: str, parameters: Any = None) -> Any:
         answers = {server_check._SESSION: self.session, server_check._RIGHTS: self.rights}
-        listed = self.origins if query == server_check._ORIGINS else self.old
+        lists = {server_check._ORIGINS: self.origins, server_check._REPLICATING: self.replicating}
+        listed = lists.get(query, self.old)
         return SimpleNamespace(fetchone=lambda: answers[query], fetchall=lambda: listed)
+
+    def of_replicator(self) -> Any:
+        answer = SimpleNamespace(fetchone=lambda: self.replicator)
+        return SimpleNamespace(execute=lambda _: answer, close=lambda: None)
 
     def check(self, *, is_own_alone: bool = False) -> tuple[ServerCheck, dict[str, Finding]]:
         report = PreflightReport("kuvasz_shop", "shop")
         connection: Any = self
         made = ServerCheck(
-            report, connection, self.url, old_transaction_s=60.0, wanted=StreamOptions(is_own_alone=is_own_alone)
-        )
+            report, connection, self.url, old_transaction_s=60.0,
+            wanted=StreamOptions(
+                is_own_alone=is_own_alone, role=None if self.replicator is None else SecretUrl("postgresql://slots@")
+            ),
+        )  # fmt: skip
         made.run()
         return made, {one.check: one for one in report.findings}
 
@@ -207,3 +219,33 @@ def test_what_came_by_replication_is_left_out_of_streams_since_16(server: Server
     found = server.check(is_own_alone=True)[1]
     assert (found["version"].is_blocking, found["origin"].ok) == (True, True)
     assert found["version"].fix == "upgrade the server, or leave `origin: none` out"
+
+
+def test_where_another_role_replicates_that_one_needs_the_right(server: Server) -> None:
+    server.rights, server.replicating = ("rep", False, False, True), []
+    server.replicator = ("slots", False, True, False)
+    made, found = server.check()
+    assert {name for name, one in found.items() if not one.ok} == set()
+    assert (found["replication_privilege"].value, found["reading_privilege"].value) == ("slots: yes", "rep: no")
+    assert (made.rights.role, made.rights.may_replicate, made.rights.may_create) == ("rep", False, True)
+    server.replicator = ("slots", False, False, False)
+    assert server.bad()["replication_privilege"].fix.startswith('ALTER ROLE "slots" REPLICATION;')
+
+
+@pytest.mark.parametrize(
+    ("is_superuser", "replicating", "value", "fix"),
+    [
+        (False, ["rep"], "rep: yes", 'ALTER ROLE "rep" NOSUPERUSER NOREPLICATION; -- '),
+        (False, ["slots"], "rep: as member of slots", 'REVOKE "slots" FROM "rep"; -- '),
+        (True, ["rep", "postgres"], "rep: yes; as member of postgres",
+         'ALTER ROLE "rep" NOSUPERUSER NOREPLICATION; -- '),
+    ],
+)  # fmt: skip
+def test_who_reads_and_may_replicate_nevertheless_is_told(
+    server: Server, is_superuser: bool, replicating: list[str], value: str, fix: str
+) -> None:
+    server.rights, server.replicator = ("rep", is_superuser, True, True), ("slots", False, True, False)
+    server.replicating = [(name,) for name in replicating]
+    ((name, found),) = server.bad().items()
+    assert (name, found.value, found.is_blocking) == ("reading_privilege", value, False)
+    assert found.fix.startswith(fix)

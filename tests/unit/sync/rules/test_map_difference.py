@@ -99,6 +99,10 @@ KINDS = {
         lambda m: shop(m)["urls"][0].update(url="postgresql://r:new@eu/shop"),
         {"changed": [only("shop_eu", options=["url"])]},
     ),
+    "who replicates": (
+        lambda m: shop(m)["urls"][0].update(replication_url="postgresql://slots:pw@"),
+        {"changed": [only("shop_eu", options=["replication_url"])]},
+    ),
     "what a lost slot means": (
         lambda m: shop(m).update(on_slot_lost="repair"),
         {"changed": [only(s, options=["on_slot_lost"]) for s in BOTH]},

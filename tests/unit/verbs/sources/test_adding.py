@@ -38,13 +38,17 @@ def findings(monkeypatch: pytest.MonkeyPatch, *, ok: bool) -> None:
 
 def test_one_that_cannot_be_replicated_is_not_written(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     findings(monkeypatch, ok=False)
-    new = SourceEntry(database="shop", sid="b", url="postgresql://repl:${B_PASSWORD}@b/x")
+    new = SourceEntry(
+        database="shop", sid="b", url="postgresql://repl:${B_PASSWORD}@b/x",
+        replication_url="postgresql://slots:${B_PASSWORD}@",
+    )  # fmt: skip
     with pytest.raises(ConfigError, match=r"shop_b cannot be replicated, and is not added:\n.*wal_level: minimal"):
         adding.run(loaded, new)
     assert loaded.path is not None
     assert loaded.path.read_text() == MAP
     assert adding.run(loaded, new, is_checked=False)["source"] == "shop_b"
-    assert 'url: "postgresql://repl:${B_PASSWORD}@b/x", sid: b' in loaded.path.read_text()
+    told = loaded.path.read_text()
+    assert 'url: "postgresql://repl:${B_PASSWORD}@b/x", sid: b, replication_url: "postgresql://slots:${B_' in told
 
 
 def test_what_became_of_it_is_said(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
