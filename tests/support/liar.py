@@ -115,6 +115,8 @@ class Liar:
 
     def close(self) -> None:
         """Stop, and let go of whoever still waits."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else the thread that accepts keeps it, and takes one more
         self._listener.close()
         for client in self._held:
             client.close()
