@@ -36,6 +36,7 @@ NAMES = (
     "after_data_files",
     "before_delete_files",
     "after_delete_files",
+    "rejects_kept",
     "before_commit",
     "after_commit",
     "before_durable",

@@ -32,6 +32,7 @@ from tests.support.failpoints import (
     KILLS,
     KILLS_WHILE_IT_STOPS,
     PARKING,
+    REJECTING,
     REPAIRING,
     STAGING,
     STOPPING,
@@ -64,7 +65,8 @@ SIDS = ("eu", "us", "ap")
 
 
 def test_every_point_kills_in_some_test() -> None:
-    tried = {*COPYING, *STREAMING, *STOPPING, *PARKING, *REPAIRING, *DAILY, *STAGING, *ERASING, *UPGRADING}
+    streaming = {*STREAMING, *STAGING, *REJECTING}
+    tried = {*COPYING, *streaming, *STOPPING, *PARKING, *REPAIRING, *DAILY, *ERASING, *UPGRADING}
     assert tried == set(failpoints.NAMES)
     fixed = (*KILLS, *KILLS_WHILE_IT_STOPS, *EXCHANGING)
     assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}

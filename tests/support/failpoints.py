@@ -32,6 +32,9 @@ PARKING = ("before_park", "after_park", "park_noted", "park_written", "before_un
 #: Passed on the way over a gap alone, or in a copy too.
 REPAIRING = ("position_forgotten", "slot_dropped", "before_slot", "slot_created", "snapshot_taken", "gap_compared")
 
+#: Passed when rows that do not fit are written down, and their own commit is still to come.
+REJECTING = ("rejects_kept",)
+
 #: Passed once a day.
 DAILY = ("before_orphans",)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from typing_extensions import override
 
+from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError, TableGone, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.about import commits
@@ -116,6 +117,7 @@ class LakeAbout(About):
             rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         try:
             self._rejected.put(rows)
+            failpoints.hit("rejects_kept", LakeError)
         except (ForeignChange, TableGone, OSError) as error:
             message = f"{place_of(table=target)}: rows that do not fit cannot be kept: {error}"
             raise LakeError(message, hint="it is tried again") from error

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.verify.report import Report
 
-#: What tells a row from all others, also where it was written twice.
+#: What tells a row from all others, also where it was written twice; but see `_key`.
 _KEY = ("target", "source", "lsn", "ordinal")
 
 _AT = "rejected_at"
@@ -98,7 +98,9 @@ def _table(config: Config) -> Table | None:
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _KEY)
+    """Return what tells a row from all others; of a copy not the snapshot, for one that begins again has another."""
+    is_copied = row["ordinal"] < 0
+    return tuple(None if name == "lsn" and is_copied else row[name] for name in _KEY)
 
 
 def _newest(

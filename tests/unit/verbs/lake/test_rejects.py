@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
+import pyarrow as pa
 import pytest
 
 from kuvasz.config.model import Config, LakeConfig
@@ -36,3 +38,19 @@ def test_rows_that_were_rejected_long_ago_are_not_said_to_be_none() -> None:
     config = Config(lake=LakeConfig(about="_kuvasz", about_keep="7d"), databases=())
     told = "no row was rejected in the last 7d (lake.about_keep); `kuvasz verify` counts all that do not fit"
     assert rejects.render([], config) == told
+
+
+def test_a_row_is_told_of_once_however_often_it_was_written_down() -> None:
+    """A copy that begins again reads a row at another snapshot: by its LSN alone it would be another one."""
+    place = {"target": "shop.items", "source": "shop_eu"}
+    written = [
+        {
+            **place,
+            "lsn": lsn,
+            "ordinal": ordinal,
+            "rejected_at": datetime.datetime(2026, 11, day, tzinfo=datetime.UTC),
+        }
+        for lsn, ordinal, day in ((7, -9, 1), (8, -9, 2), (7, 1, 3), (8, 1, 4), (8, 1, 5), (8, -5, 6))
+    ]
+    found = rejects._newest(pa.Table.from_pylist(written), {("shop.items", "shop_eu")}, 100)
+    assert [at.day for at in found.values()] == [6, 5, 3, 2]
