@@ -6,7 +6,9 @@ import asyncio
 import datetime
 import itertools
 import json
+import re
 import threading
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -320,6 +322,47 @@ class Looks:
         """Look until more is said of a table than was at any time before."""
         before = max(self.said[name], default="")
         wait_until(lambda: (self.look(), max(self.said[name], default="") > before)[1], f"{name} moves on")
+
+
+def test_a_snapshot_says_when_the_last_commit_was_that_it_has(database: Database, lake_folder: LakeFolder) -> None:
+    """By the lines of docs/reading.md, which say the same while nothing comes for the table."""
+    page = (Path(__file__).parents[2] / "docs" / "reading.md").read_text("utf-8")
+    ((query, line),) = re.findall(
+        r"## How far a snapshot is\n.*?```sql\n(.*?)```.*?PyIceberg `(.*?)`", page, re.DOTALL
+    )
+    query = query.replace("kuvasz.shop.orders", f"{lake_folder.catalog}.shop.orders")
+    catalog = SqlCatalog(lake_folder.catalog, **lake_folder.pyiceberg)
+
+    def told() -> tuple[datetime.datetime | None, int | None]:
+        ((at,),) = lake_folder.session.sql(query).collect()
+        table = catalog.load_table("shop.orders")
+        has_time = table.properties["kuvasz.position.shop_eu"].split(";")[4] != ""
+        return at and at.astimezone(datetime.UTC), eval(line, {"table": table}) if has_time else None  # noqa: S307
+
+    def commit(statement: str) -> tuple[datetime.datetime, datetime.datetime]:
+        begin = database.execute("SELECT clock_timestamp()")[0][0]
+        database.execute(statement)
+        end = database.execute("SELECT clock_timestamp()")[0][0]
+        pipeline.wait_applied(database)
+        return begin, end
+
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    database.execute("CREATE TABLE others (id int PRIMARY KEY)")
+    database.execute("INSERT INTO orders VALUES (1)")
+    tables = dict.fromkeys(("orders", "others"))
+    with Pipeline(lake_folder.config(group({"eu": database}, tables)), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert told() == (None, None), "a copy has none"
+        for number in (2, 3):
+            begin, end = commit(f"INSERT INTO orders VALUES ({number})")
+            at, since_2000 = told()
+            assert at is not None
+            assert begin <= at <= end
+            assert since_2000 == (at - datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(
+                microseconds=1
+            )
+        commit("INSERT INTO others VALUES (1)")
+        assert told() == (at, since_2000), "nothing came for this table"
 
 
 def test_valid_through_is_never_ahead_of_the_truth(database: Database, lake_folder: LakeFolder) -> None:
