@@ -128,11 +128,7 @@ class World:
 
     def command(self, failpoint: str) -> subprocess.CompletedProcess[str]:
         """Run the command in a process of its own, killed at a point."""
-        arguments = ["source", "erase", "--sid", "de", "--yes", "--json", "--config", self.lake.folder / "map.yaml"]
-        return subprocess.run(
-            [sys.executable, "-m", "kuvasz", *map(str, arguments)], env=os.environ | {failpoints.VARIABLE: failpoint},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        return command(self.lake, failpoint)
 
     def erase(self, choice: SourceSelection = DE, **options: Any) -> dict[str, Any]:
         return erasing.run(self.loaded(), choice, is_sure=True, session=self.lake.session, **options)
@@ -140,6 +136,15 @@ class World:
     def holding(self, text: str) -> list[str]:
         """Return where a text is found: catalog, warehouse, state folder, map, and the spool."""
         return holding(self.lake.folder, text) + holding(Path(spool_folder(self.config)), text)
+
+
+def command(lake: LakeFolder, failpoint: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Erase of the source `de` in a process of its own, killed at a point."""
+    arguments = ["source", "erase", "--sid", "de", *more, "--yes", "--json", "--config", lake.folder / "map.yaml"]
+    return subprocess.run(
+        [sys.executable, "-m", "kuvasz", *map(str, arguments)], env=os.environ | {failpoints.VARIABLE: failpoint},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -347,6 +352,67 @@ def test_rejected_rows_are_found_by_a_key_that_does_not_fit_and_others_are_told(
     assert receipt["other_tables"] == []
     config = lake_folder.config(group({"de": database}, tables | {"odd": None, "made": None}))
     assert erase("2", "2024-01-01")["other_tables"] == ["_kuvasz.rejects"], "nobody looked there"
+
+
+def test_an_erasure_of_rejected_rows_is_killed_and_its_receipt_tells_of_all_that_went(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """Of one the key does not fit, of the other all but the first version; some come while kuvasz runs in between."""
+    database.execute("CREATE TABLE odd (a int, at timestamp, b text, PRIMARY KEY (a, at))")
+    database.execute("CREATE TABLE even (a int PRIMARY KEY, at timestamp, b text)")
+    tables = {name: {"on_bad_value": "reject"} for name in ("odd", "even")}
+    config = lake_folder.config(group({"de": database}, tables), lake={"about": "_kuvasz"})
+
+    def reject(version: str) -> None:
+        for at, text in (("infinity", PLANTED), ("-infinity", "stays"), ("today", "stays")):
+            database.execute(f"INSERT INTO odd VALUES (1, '{at}', '{text}{version}')")
+        database.execute(f"INSERT INTO even VALUES (1, 'today', 'Zwetschge{version}'), (2, 'infinity', 'stays')")
+        pipeline.wait_applied(database)
+        database.execute("UPDATE even SET at = 'infinity', b = b || 'x' WHERE a = 1")
+        pipeline.wait_applied(database)
+        for table in tables:
+            database.execute(f"DELETE FROM {table}")
+        pipeline.wait_applied(database)
+
+    def receipts() -> list[str]:
+        return [one.name for one in (lake_folder.folder / "state" / "erasures").glob("receipt-*")]
+
+    def erased(table: str, *key: str) -> dict[str, Any]:
+        asked = ErasureRequest(table=table, key=key, sid="de")
+        receipt = row_erasing.run(config, asked, is_sure=True, session=lake_folder.session)
+        assert (receipt["is_clean"], receipt["at_source"][0]["rows"]) == (True, 0)
+        assert receipt["sha256"] == erasing.digest(receipt)
+        return receipt
+
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        reject("1")
+    misfit = ("--table", "odd", "--key", "1", "--key", "infinity")
+    # Before its rows are taken out of the rejected ones, behind that commit, and while their files are written anew.
+    for point in ("erasing:kill:12", "erasing:kill:2", "before_swap:kill"):
+        assert command(lake_folder, point, *misfit).returncode == -signal.SIGKILL, point
+        assert receipts() == [], "nobody is told that it is done"
+    assert holding(lake_folder.folder, f"{PLANTED}1"), "it is not done"
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        reject("2")
+    assert holding(lake_folder.folder, f"{PLANTED}2")
+    assert command(lake_folder, "erasing:kill:13", *misfit).returncode == -signal.SIGKILL
+    receipt = erased("odd", "1", "infinity")
+    assert receipt["tables"]["_kuvasz.rejects"]["rows"] == 4, "twice that it came, and that it went"
+    assert holding(lake_folder.folder, PLANTED) == []
+
+    whole = ("--table", "even", "--key", "1")
+    for point in ("erasing:kill:10", "erasing:kill:5"):
+        assert command(lake_folder, point, *whole).returncode == -signal.SIGKILL, point
+    assert len(receipts()) == 1
+    receipt = erased("even", "1")
+    assert receipt["tables"]["_kuvasz.rejects"]["rows"] == 2
+    assert holding(lake_folder.folder, "Zwetschge") == []
+    catalog = load_catalog(lake_folder.catalog, **lake_folder.pyiceberg)
+    left = catalog.load_table("_kuvasz.rejects").scan().to_arrow()["raw_row"].to_pylist()
+    assert {json.loads(row).get("b", "stays")[:5] for row in left} == {"stays"}
+    assert len(left) >= 4, "other rows' are all there"
 
 
 def failing(*_: object) -> dict[str, Any]:
