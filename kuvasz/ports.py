@@ -52,6 +52,7 @@ class Target:
     )  #: source column -> ``string``, ``decimal(p,s)``
     out_of_range: str = "error"  #: or ``null`` or ``clamp``
     rejects: bool = False  #: rows that do not fit are kept elsewhere, and the others go on
+    keeps_earlier: bool = False  #: of a clone, the versions before such rows stay
     is_soft: bool = False  #: of a clone, rows that are deleted stay, with the time of it
     filter: str | None = None  #: Spark SQL over the source's columns: rows for which it is not true are left out
     set: Mapping[str, str] | None = (

@@ -344,6 +344,7 @@ def _table(table: TableConfig, path: Path) -> Iterator[Problem]:
     yield from _key(table, path)
     yield from _removed(table, path)
     yield from _soft(table, path)
+    yield from _keeping(table, path)
     if (table.initial is Initial.FROM_LSN) is not (table.from_lsn is not None):
         message = "goes with `initial: from_lsn`, which needs it"
         yield Problem(path=(*path, "from_lsn"), message=message)
@@ -442,9 +443,16 @@ def _soft(table: TableConfig, path: Path) -> Iterator[Problem]:
         return
     if table.type is not TableType.CLONE:
         yield Problem(path=(*path, "deletes"), message=f"must be hard for a table of type {table.type}")
-    if table.on_bad_value is OnBadValue.REJECT:
-        message = "cannot be soft with `on_bad_value: reject`: a rejected row would show as deleted"
+    if table.on_bad_value is not OnBadValue.STOP:
+        message = f"cannot be soft with `on_bad_value: {table.on_bad_value}`: a rejected row would show as deleted"
         yield Problem(path=(*path, "deletes"), message=message)
+
+
+def _keeping(table: TableConfig, path: Path) -> Iterator[Problem]:
+    """The earlier version of a rejected row is a row of its own in a clone alone."""
+    if table.on_bad_value is OnBadValue.KEEP and table.type is not TableType.CLONE:
+        message = f"cannot be keep for a table of type {table.type}, which has all versions: reject leaves them"
+        yield Problem(path=(*path, "on_bad_value"), message=message)
 
 
 #: Shorter ones can be guessed, and then so can every value that is masked, or read what is sealed.
@@ -647,7 +655,7 @@ def _names(feeds: _Feeds) -> Iterator[Problem]:
 def _rejecting(feeds: _Feeds, about: str | None) -> Iterator[Problem]:
     """What is rejected is kept among the tables about the lake."""
     for feed in (feed for found in feeds.values() for feed in found):
-        if about is None and feed.table.on_bad_value is OnBadValue.REJECT:
+        if about is None and feed.table.on_bad_value is not OnBadValue.STOP:
             message = "rejected rows are kept in a table about the lake: name its namespace with `lake.about`"
             yield Problem(path=(*feed.path, "on_bad_value"), message=message)
 

@@ -79,6 +79,7 @@ class OnBadValue(enum.StrEnum):
 
     STOP = "stop"
     REJECT = "reject"
+    KEEP = "keep"
 
 
 class Deletes(enum.StrEnum):
@@ -1096,7 +1097,8 @@ class TableConfig(Section):
     on_bad_value: OnBadValue = OnBadValue.STOP
     """A row with a value that the lake cannot hold, for which an expression fails, or that is too large: stop stops
     this source's table; reject writes it down in the table `rejects` (needs `lake.about`), and goes on without that
-    row and its earlier version."""
+    row and its earlier version; keep, of a clone with a key, does the same and leaves the earlier version there,
+    which is not what the source has."""
 
     types: dict[str, kinds.LakeType] = Field(default_factory=dict)
     """Source columns that have another type in the lake than their own: `column: string` takes PostgreSQL's text of

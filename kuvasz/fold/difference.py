@@ -186,6 +186,15 @@ def _kinds(source_rows: Int64s, lake_rows: Int64s) -> UInt8s:
     ).astype(np.uint8)
 
 
+def distinct(keys: Keys) -> Int64s:
+    """Return the rows with which keys ascend, each once."""
+    order = np.lexsort((keys.lo, keys.hi))
+    hi, lo = keys.hi[order], keys.lo[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1])
+    return order[is_first]
+
+
 def find(wanted: Keys, keys: Keys) -> Int64s:
     """Return for each of `keys` its index in `wanted`, which is ascending and without repetition, or -1."""
     if len(wanted) == 0 or len(keys) == 0:

@@ -25,7 +25,7 @@ from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 
 #: Of both: what was sent by then stays without the value.
-_CARRY_ALL = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
+CARRY_ALL = "ALTER TABLE … REPLICA IDENTITY FULL makes updates carry it; for those that came, copy it again"
 
 
 def apply_changes(shape: Shape, changes: RowChanges, facts: Facts | None = None) -> ChunkOutcome:
@@ -119,7 +119,7 @@ def _refuse_unproved(shape: Shape, unchanged: Sequence[np.ndarray]) -> None:
                 f"{place}: updated rows leave out a large value that did not change, and"
                 " another rule of the map made what the lake has of it"
             )
-        raise DecodeError(message, hint=_CARRY_ALL)
+        raise DecodeError(message, hint=CARRY_ALL)
 
 
 def _without_key(shape: Shape, changes: RowChanges, kept: Int32s) -> ChunkOutcome:

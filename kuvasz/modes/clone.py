@@ -272,6 +272,7 @@ class Copied:
     rows: pa.Table
     keys: Keys
     rejected: pa.Table | None = None  #: what was left out of it: see `kuvasz.modes.rejects.RECORD`
+    stale: Keys | None = None  #: of what was left out; only where its earlier versions stay
 
 
 def apply_copy(shape: Shape, data: bytes | bytearray | memoryview, evaluated: Evaluated | None = None) -> Copied:

@@ -23,6 +23,8 @@ _CHANGES: Mapping[TableType, Callable[[Shape, RowChanges, Facts | None], ChunkOu
     TableType.CHANGELOG: changelog.apply_changes,
 }
 
+#: How a table goes on of which rows were rejected.
+_STOP = "ALTER TABLE … REPLICA IDENTITY FULL has updates carry all values; or `on_bad_value: stop`, then retry"
 #: What becomes of copied rows; they stay as they are for other types.
 _COPIED: Mapping[TableType, Callable[[Shape, pa.Table, int], pa.Table]] = {
     TableType.HISTORY: history.copied,
@@ -77,13 +79,15 @@ def _apply(shape: Shape, changes: RowChanges, facts: Facts | None) -> ChunkOutco
     if shape.is_bag:
         return keyless.apply_changes(shape, changes, facts)
     if shape.mode is TableType.CLONE:
-        return clone.apply_split(shape, changes, facts)
-    applied = _CHANGES[shape.mode](shape, changes, facts)
-    if shape.rejects and applied.aside is not None:
+        applied = clone.apply_split(shape, changes, facts)
+        may_be_old = shape.keeps_earlier or any(binding.is_past for binding in shape.bindings)
+    else:
+        applied = _CHANGES[shape.mode](shape, changes, facts)
+        may_be_old = shape.rejects
+    if may_be_old and applied.aside is not None:
         # The newest version that is here need not be the one before: that may have been rejected.
         message = f"{shape.place}: an update leaves out a large value, and a row before it may have been rejected"
-        hint = "ALTER TABLE … REPLICA IDENTITY FULL has updates carry all values; or `on_bad_value: stop`, then retry"
-        raise DecodeError(message, hint=hint)
+        raise DecodeError(message, hint=append.CARRY_ALL if shape.mode is TableType.CLONE else _STOP)
     return applied
 
 
@@ -103,7 +107,8 @@ def read_copy(
                 raise
     cells, kept = clone.split_copied(shape, data, evaluated)
     sifted = rejects.sift_copied(shape, cells, kept, lsn)
-    return dataclasses.replace(clone.copied_of(shape, cells, sifted.kept), rejected=sifted.rejected)
+    copied = clone.copied_of(shape, cells, sifted.kept)
+    return dataclasses.replace(copied, rejected=sifted.rejected, stale=sifted.keys)
 
 
 def apply_copy(

@@ -7,6 +7,9 @@ What has no key that can be read is left out as a whole, since no table can have
 large value of it is taken out with it. Of a clone only the newest row of each key is looked at: what it replaced
 nobody sees, and a value that it left out is the one that the lake has from before.
 
+With `keeps_earlier` the earlier version of a clone's row stays: of each key what is left is its newest version that
+fits, be it of before the chunk, unless the row is gone or has another key by now.
+
 What is written down of a row is what the lake would show of it: masked as there, without the columns that the map
 leaves out.
 """
@@ -32,6 +35,7 @@ from kuvasz.decode.refusals import ValueRefused
 from kuvasz.decode.tuples import DELETE, INSERT, KEY, UPDATE, RowChanges
 from kuvasz.errors import InternalError
 from kuvasz.fold import fold
+from kuvasz.fold.keys import Keys
 from kuvasz.model import POSTGRES_EPOCH_US, Int32s, TableType
 from kuvasz.modes.clone import take_key_from_old
 from kuvasz.modes.row_rules import REDACTED, key_of, pseudonym
@@ -125,9 +129,15 @@ class _SiftedChunk:
             folded = self._folded()
             tuples.fill_unchanged(self._changes, folded.previous)
             counts = folded.keep if shape.mode is TableType.CLONE else counts
+        if shape.keeps_earlier:
+            self._withdraw()
+            return self._sifted()
         self._take_out(self._misfits(counts))
         if shape.key:
             self._take_out(self._orphans())
+        return self._sifted()
+
+    def _sifted(self) -> Sifted:
         facts = None if self._facts is None else self._facts.of_rows(self._row)
         return Sifted(changes=self._changes, facts=facts, rejected=self._written_down())
 
@@ -226,6 +236,19 @@ class _SiftedChunk:
         self._changes = _deleting(self._changes, rows)
         self._mark_unseen(rows.tolist())
 
+    def _withdraw(self) -> None:
+        """Have each key end with its newest row that fits; one whose row has another key by now is gone."""
+        while misfits := self._misfits(self._folded().keep):
+            rows = np.array(sorted(misfits), np.int32)
+            old_row = self._changes.old_row[rows]
+            has_moved = old_row >= 0
+            old, new = self._changes.old, self._changes.new
+            before, now = self._shape.keys(old, old_row[has_moved]), self._shape.keys(new, rows[has_moved])
+            has_moved[has_moved] = (before.hi != now.hi) | (before.lo != now.lo)
+            self._take_out({int(row): misfits[int(row)] for row in rows[has_moved]})
+            self._found |= {int(self._row[row]): misfits[int(row)] for row in rows}
+            self._keep(np.setdiff1d(np.arange(len(self._row)), rows[~has_moved]).astype(np.int32))
+
     def _blank(self, rows: npt.NDArray[np.intp]) -> None:
         """Have nobody look at what rows bring that are deletions by now."""
         new = self._changes.new
@@ -255,7 +278,9 @@ class _SiftedChunk:
         def note(row: int, misfit: Misfit) -> dict[str, object]:
             is_gone = said.tag[row] == DELETE
             cells, at = (said.old, int(said.old_row[row])) if is_gone else (said.new, row)
-            found = _note(self._shape, cells, at, misfit) | {"operation": chr(said.tag[row])}
+            has_key_alone = is_gone and said.old_tag[row] == KEY
+            found = _note(self._shape, cells, at, misfit, has_key_alone=bool(has_key_alone))
+            found |= {"operation": chr(said.tag[row])}
             if facts is not None and runs is not None and ordinals is not None:
                 run = runs[row]
                 found |= {
@@ -400,6 +425,7 @@ class SiftedCopy:
 
     kept: Int32s
     rejected: pa.Table  #: as `RECORD` says
+    keys: Keys | None = None  #: of those that do not fit; only where their earlier versions stay
 
 
 def sift_copied(shape: Shape, cells: Cells, kept: Int32s | None, lsn: int) -> SiftedCopy:
@@ -418,7 +444,15 @@ def sift_copied(shape: Shape, cells: Cells, kept: Int32s | None, lsn: int) -> Si
         _note(shape, cells, row, misfit) | {"operation": COPIED, "lsn": lsn, "ordinal": _number_of(cells, row)}
         for row, misfit in sorted(found.items())
     )
-    return SiftedCopy(kept=rows[is_fine], rejected=_record(notes))
+    keys = _readable_keys(shape, cells, found) if shape.keeps_earlier else None
+    return SiftedCopy(kept=rows[is_fine], rejected=_record(notes), keys=keys)
+
+
+def _readable_keys(shape: Shape, cells: Cells, found: Mapping[int, Misfit]) -> Keys:
+    """Return the keys of rows that do not fit, but of those that do not for their keys."""
+    rows = np.array(sorted(found), np.int32)
+    unread = _misfits(shape, cells, shape.key, rows, is_whole=False)
+    return shape.keys(cells, rows[~np.isin(rows, np.fromiter(unread, np.int32, len(unread)))])
 
 
 def _record(notes: Iterator[dict[str, object]]) -> pa.Table:
@@ -514,13 +548,14 @@ def _without_key(shape: Shape, cells: Cells, index: int, rows: Int32s) -> Iterat
                 yield row, Misfit(column=binding.name, reason="is NULL, and is part of the key", index=index)
 
 
-def _note(shape: Shape, cells: Cells, row: int, misfit: Misfit) -> dict[str, object]:
-    """Return what is written down of a row."""
+def _note(shape: Shape, cells: Cells, row: int, misfit: Misfit, *, has_key_alone: bool = False) -> dict[str, object]:
+    """Return what is written down of a row; of one that went the key may be all that was sent."""
     owner = None if cells.whose is None else shape.owners[int(cells.whose[row])]
     shown = {
         binding.name: _shown(shape, cells, index, row)
         for index, binding in enumerate(shape.bindings)
-        if binding.computed is not None or (binding.column >= 0 and cells.length[binding.column, row] >= NULL)
+        if (index in shape.key or not (has_key_alone and shape.key))
+        and (binding.computed is not None or (binding.column >= 0 and cells.length[binding.column, row] >= NULL))
     }
     key = {name: shown[name] for name in (shape.bindings[index].name for index in shape.key) if name in shown}
     return {

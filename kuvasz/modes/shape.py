@@ -54,7 +54,10 @@ class Binding:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """One relation version of one source, seen from its lake table."""
+    """One relation version of one source, seen from its lake table.
+
+    Large because rows of all types are read by it: what one of them needs to know stands here.
+    """
 
     source: str
     table: TableName
@@ -71,6 +74,7 @@ class Shape:
     copied_us: int | None = None  #: where copied versions begin that have not always been there, µs since 1970
     family: bytes = b""  #: the same for all shapes of a table; empty: their seed is
     rejects: bool = False  #: what does not fit is left out, and written down; see `rejects`
+    keeps_earlier: bool = False  #: of a clone with a key: what it would have replaced stays
     owners: tuple[Owner, ...] = ()  #: of a chunk of several sources; `source`, `table` and `sid` are the first one's
 
     @property

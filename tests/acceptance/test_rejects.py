@@ -30,14 +30,20 @@ FITS = {"at": "'today'", "n": "5", "kind": "'a'", "body": "'x'"}
 #: Table -> what a row has that does not: its value, its expression, and its route.
 UNFIT = {
     "items": ("at", "'infinity'"), "versions": ("at", "'infinity'"), "added": ("at", "'infinity'"),
-    "shares": ("n", "0"), "events": ("kind", "'c'"),
+    "kept": ("at", "'infinity'"), "shares": ("n", "0"), "events": ("kind", "'c'"),
 }  # fmt: skip
 
 #: Those that take rows which are too large for the map, in the stream.
-LARGE = ("items", "versions", "added")
+LARGE = ("items", "versions", "added", "kept")
 
 #: Those that show the last version of a row: one that is replaced at once need not be written down.
-CLONES = ("items", "shares", "events")
+CLONES = ("items", "kept", "shares", "events")
+
+#: Those that have each version that fits: no later one that does takes its place.
+WHOLE = ("versions", "added", "kept")
+
+#: Those that are tried again when the map is mended.
+TRIED = ("items", "versions", "kept")
 
 #: Table -> the target that its rows are rejected of.
 TARGETS = {name: "of_a" if name == "events" else name for name in UNFIT}
@@ -46,7 +52,7 @@ ROUTE: dict[str, Any] = {"by": "kind", "to": "of_{kind}", "allow": ["a", "b"]}
 SET = {"id": "id", "tag": "tag", "n": "n", "share": "CAST(100 / n AS int)"}
 TABLES: dict[str, dict[str, Any]] = {
     "items": {}, "versions": {"type": "history"}, "added": {"type": "append"}, "shares": {"set": SET},
-    "events": {"route": ROUTE},
+    "kept": {"on_bad_value": "keep"}, "events": {"route": ROUTE},
 }  # fmt: skip
 MENDED: dict[str, dict[str, Any]] = {
     **{name: TABLES[name] | {"out_of_range": "null"} for name in LARGE},
@@ -57,7 +63,7 @@ OPEN = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 
 
 def rejecting(tables: dict[str, dict[str, Any]]) -> dict[str, dict | None]:
-    return {name: options | {"on_bad_value": "reject"} for name, options in tables.items()}
+    return {name: {"on_bad_value": "reject"} | options for name, options in tables.items()}
 
 
 @dataclasses.dataclass
@@ -163,7 +169,7 @@ def assert_held(process: Process, misfits: Misfits) -> None:
     process.assert_equal("items", source_rows(url, "items", sid="eu", where=fine))
     now = source_rows(url, "versions", sid="eu", where=fine)
     oracle.assert_equal(now, open_versions(process, now.columns), key=("id",))
-    for name in ("versions", "added"):
+    for name in WHOLE:
         assert tags_of(process, name) == collections.Counter(misfits.fits[name]), name
     assert shares(process) == shares_at_source(misfits.database, "n <> 0")
     for target, kind in (("of_a", "a"), ("of_b", "b")):
@@ -237,18 +243,18 @@ def test_each_row_that_does_not_fit_is_written_down_over_kills_and_comes_back_wh
     process.wait_event("copied", 1, table="shop.shares")
     process.wait_event("copied", 1, table="shop.others")
     last = 10 * misfits.batches
-    for name in ("items", "versions"):
+    for name in TRIED:
         # Of those that were rejected one is changed before it is tried again, and one is deleted.
         database.execute(f"UPDATE {name} SET tag = 'later' WHERE id = {last - 9}")
         database.execute(f"DELETE FROM {name} WHERE id = {last - 19}")
     process.wait_confirmed(database)
     process.terminate()
-    for name in ("items", "versions"):
+    for name in TRIED:
         tried = process.run("rejects", "--retry", "--table", name)
         assert tried.returncode == 0, tried.stdout + tried.stderr
     columns = ("id", "tag", "n", "kind", "body", "sid")
-    for name in ("items", "versions"):
-        found = process.rows(name) if name == "items" else open_versions(process, (*columns, "at"))
+    for name in TRIED:
+        found = open_versions(process, (*columns, "at")) if name == "versions" else process.rows(name)
         now = source_rows(database.url, name, columns[:-1], sid="eu")
         oracle.assert_equal(now, found.select(columns), key=("id",))
         assert len(now) > len(source_rows(database.url, name, where="at < 'infinity'"))

@@ -15,6 +15,7 @@ from kuvasz.verbs.lake import rejects as verb
 from tests.support import oracle
 from tests.support.lake import LakeFolder, Pipeline, group
 from tests.support.postgres import Database, create_database, drop_database
+from tests.support.rejected import rejects
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
@@ -26,11 +27,6 @@ TYPES: dict[str, dict[str, Any]] = {
     "changes": {"type": "changelog"},
     "bag": {},
 }
-
-
-def rejects(lake: LakeFolder) -> list[dict[str, Any]]:
-    table = oracle.open_catalog(lake.pyiceberg, catalog=lake.catalog).load_table("_kuvasz.rejects")
-    return table.scan().to_arrow().sort_by([("lsn", "ascending"), ("ordinal", "ascending")]).to_pylist()
 
 
 def ids(pipeline: Pipeline, table: str, column: int = 0) -> list[int]:
@@ -377,3 +373,96 @@ def test_a_row_that_is_too_large_is_written_down_and_all_others_go_on(
         pipeline.wait_state("shop_eu", "shop.items", State.STREAMING)
         database.execute("UPDATE items SET n = 9 WHERE id IN (4, 8)")
         wait_until(lambda: items() == wanted(), "what was left out of the update is there again")
+
+
+def test_an_earlier_version_stays_where_the_map_says_so(database: Database, lake_folder: LakeFolder) -> None:
+    """Until the row fits, is deleted or gets another key; and no row takes from it what it leaves out."""
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, at timestamp, body text)")
+    database.execute("ALTER TABLE items REPLICA IDENTITY FULL, ALTER body SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO items SELECT i, 'today', 'a' FROM generate_series(1, 9) i")
+    database.execute("INSERT INTO items VALUES (10, 'infinity', 'a'), (11, 'today', repeat('b', 9000))")
+
+    def of_map(**options: str) -> Any:
+        return lake_folder.config(group({"eu": database}, {"items": options}), lake={"about": "_kuvasz"})
+
+    def seen() -> dict[int, str]:
+        return {row[0]: row[2][:3] for row in pipeline.rows("items")}
+
+    config = of_map(on_bad_value="keep")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET at = 'infinity', body = 'new' WHERE id IN (1, 2, 3, 4, 11)")
+        database.execute("UPDATE items SET at = 'infinity', id = 50 WHERE id = 5")
+        database.execute("UPDATE items SET body = 'fit' WHERE id = 6")
+        database.execute("UPDATE items SET at = 'infinity' WHERE id = 6")
+        database.execute("INSERT INTO items VALUES (12, 'infinity', 'a')")
+        pipeline.wait_applied(database)
+        first = seen()
+    assert first == {**dict.fromkeys((1, 2, 3, 4, 7, 8, 9), "a"), 6: "fit", 11: "bbb"}
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET at = 'today' WHERE id IN (2, 12)")
+        database.execute("DELETE FROM items WHERE id = 3")
+        database.execute("UPDATE items SET body = 'later' WHERE id = 4")
+        pipeline.wait_applied(database)
+        wanted = {**first, 2: "new", 12: "a"}
+        del wanted[3]
+        assert seen() == wanted
+        (report,) = verify.reports(config, is_fixing=True, session=lake_folder.session)
+        assert (report.error, report.differences, report.rejected) == ("", 0, 6)
+        assert seen() == wanted, "what is kept is no difference"
+        told = {(row["operation"], json.loads(row["key"])["id"]) for row in rejects(lake_folder)}
+        assert told == {("R", "10"), ("I", "12"), *(("U", id_) for id_ in ("1", "2", "3", "4", "6", "11", "50"))}
+    config = of_map(on_bad_value="keep", out_of_range="null")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET body = 'now' WHERE id = 4")
+        database.execute("DELETE FROM items WHERE id = 11")
+        pipeline.wait_applied(database)
+        (report,) = verify.reports(config, is_fixing=True, session=lake_folder.session)
+        assert (report.error, report.left, report.mended) == ("", 0, 4)
+        assert seen() == at_source(database)
+
+
+def at_source(database: Database) -> dict[int, str]:
+    with database.connect() as session:
+        return dict(session.execute("SELECT id, left(body, 3) FROM items").fetchall())
+
+
+def test_no_row_takes_what_it_leaves_out_from_a_version_that_stayed(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    """Not even under another map: what is kept is in the table's own notes, until it is copied again."""
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, at timestamp, body text)")
+    database.execute("ALTER TABLE items ALTER body SET STORAGE EXTERNAL")
+    database.execute("INSERT INTO items SELECT i, 'today', repeat('a', 9000) FROM generate_series(1, 3) i")
+
+    def of_map(**options: str) -> Any:
+        return lake_folder.config(group({"eu": database}, {"items": options}), lake={"about": "_kuvasz"})
+
+    def is_noted() -> bool:
+        table = oracle.open_table(lake_folder.pyiceberg, "shop.items", catalog=lake_folder.catalog)
+        return table.properties["kuvasz.rule.shop_eu"].endswith(".less")
+
+    def seen() -> dict[int, str]:
+        return {row[0]: row[2][:3] for row in pipeline.rows("items")}
+
+    with Pipeline(of_map(on_bad_value="keep"), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        assert not is_noted()
+        database.execute("UPDATE items SET at = 'infinity', body = repeat('b', 9000) WHERE id = 1")
+        pipeline.wait_applied(database)
+        assert is_noted()
+        assert seen() == dict.fromkeys((1, 2, 3), "aaa")
+    with Pipeline(of_map(), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET at = 'today' WHERE id = 1")
+        pipeline.wait_state("shop_eu", "shop.items", State.ERROR)
+        assert "a row before it may have been rejected" in pipeline.errors()[0]
+        assert seen()[1] == "aaa"
+        pipeline.tell("resync", "shop.items", "shop_eu")
+        pipeline.wait_state("shop_eu", "shop.items", State.STREAMING)
+        assert not is_noted()
+        database.execute("UPDATE items SET at = 'yesterday'")
+        pipeline.wait_applied(database)
+        assert seen() == at_source(database) == {1: "bbb", 2: "aaa", 3: "aaa"}

@@ -248,9 +248,9 @@ class CommitStage:
         """Have what does not fit written down before a position passes it; what is large, a portion at a time."""
         for some in refused_rows.portions(found, changeset.rejected):
             changeset.first.append(functools.partial(self._keep, table.name, some))
-        if table.definition.is_growing:
-            lack = table.columns.rules.lack
-            changeset.first += [functools.partial(lack, source) for source in sorted(changeset.rejected)]
+        for source in sorted(changeset.rejected):
+            if table.definition.is_growing or table.columns.shapes.target_of(source).keeps_earlier:
+                changeset.first.append(functools.partial(table.columns.rules.lack, source))
 
     def _keep(self, target: str, some: Sequence[bytes]) -> None:
         self._keep_rejected(target, pa.concat_tables(map(refused_rows.unpacked, some)))

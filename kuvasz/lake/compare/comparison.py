@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from kuvasz.errors import TableError, place_of
-from kuvasz.fold.difference import Difference, Listing, difference
+from kuvasz.fold.difference import Difference, DifferenceKind, Listing, difference, distinct, find
 from kuvasz.fold.digest import Buckets, bucket_count
 from kuvasz.fold.keys import Keys
 from kuvasz.lake.executors import expression_jobs
@@ -144,6 +144,7 @@ class Comparison:
         self.rows: dict[str, int] = {}  #: side -> rows it has
         self.rejected = RefusedRows(keep_rejected)  #: the source's rows that do not fit, once they were compared
         self._rejecting: str | None = None  #: the phase that found them; others read them again
+        self._stale: list[Keys] = []  #: their keys, where the lake may have earlier versions of them
 
     def close(self) -> None:
         """Remove what was put on disk."""
@@ -191,11 +192,12 @@ class Comparison:
 
     def _listed(self, job: List) -> Difference:
         groups: set[int] = set()
+        self._stale.clear()
         for side in _SIDES:
             groups |= self._list_rows(job, side)
         parts = ((self._spill.rows("source", group), self._spill.rows("lake", group)) for group in sorted(groups))
         try:
-            return self._joined(difference(source, lake) for source, lake in parts)
+            return _without_stale(self._joined(difference(source, lake) for source, lake in parts), self._stale)
         finally:
             self._spill.remove(groups, _SIDES)
 
@@ -315,12 +317,23 @@ class Comparison:
             if outcome.error is not None:
                 raise outcome.error
             take(outcome.value)
+            if outcome.stale is not None:
+                self._stale.append(outcome.stale)
             if outcome.rejected is not None and self._rejecting in {None, phase}:
                 self._rejecting = phase
                 self.rejected.add(unpacked(outcome.rejected))
             done += 1
         self._on_progress(phase, done, total)
         return rest, done
+
+
+def _without_stale(found: Difference, stale: Sequence[Keys]) -> Difference:
+    """Return the differences but for versions that stay because what replaced them does not fit."""
+    if not stale or not len(found):
+        return found
+    keys = Keys.concat(list(stale))
+    is_stale = find(keys.take(distinct(keys)), found.keys) >= 0
+    return found.keep(~is_stale | (found.kinds != DifferenceKind.EXTRA))
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kuvasz.decode import columns
 from kuvasz.decode.messages import DELETE
+from kuvasz.fold.difference import distinct
 from kuvasz.fold.keys import Keys
 from kuvasz.model import LakeType, ValueType
 from kuvasz.modes.clone import take_key_from_old
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kuvasz.decode.cells import Cells
-    from kuvasz.model import Int32s, Int64s, Relation, Segment
+    from kuvasz.model import Int32s, Relation, Segment
     from kuvasz.modes.shape import Shape
 
 #: Keys that are gathered before those that came more than once are left out.
@@ -104,13 +105,4 @@ class ChangedKeys:
             yield list(zip(*(column[some].to_pylist() for column in self._settled.texts), strict=True))
 
 
-def distinct(keys: Keys) -> Int64s:
-    """Return the rows with which keys ascend, each once."""
-    order = np.lexsort((keys.lo, keys.hi))
-    hi, lo = keys.hi[order], keys.lo[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1])
-    return order[is_first]
-
-
-__all__ = ["ChangedKeys", "distinct"]
+__all__ = ["ChangedKeys"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from kuvasz import failpoints
 from kuvasz.errors import LakeError, SourceError, SourceSlow
+from kuvasz.fold.difference import distinct
 from kuvasz.fold.keys import Keys
-from kuvasz.lake.copies.changed_keys import distinct
 from kuvasz.lake.copies.read_rows import ReadRows, read_small
 from kuvasz.lake.copies.resumption import FROM_NOTHING, WrittenFiles
 from kuvasz.lake.executors import expression_jobs

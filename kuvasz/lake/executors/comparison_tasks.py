@@ -98,6 +98,7 @@ class Rows:
     rank: int = 0  #: of the file
     places: np.ndarray | None = None  #: of the lake's rows
     rejected: pa.Table | None = None  #: the source's rows beside them that do not fit
+    stale: Keys | None = None  #: the keys of these, where the lake may have earlier versions of them
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,7 @@ class Outcome:
     value: Any = None
     error: KuvaszError | None = None
     rejected: bytes | None = None  #: the source's rows that do not fit: see `kuvasz.lake.executors.refused_rows`
+    stale: Keys | None = None  #: their keys, as in `Rows`
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ class Reading:
             copied = dispatch.read_copy(self.shape, data, evaluated, self.lsn)
             table = copied.rows if self.at_us is None else history.opened(self.shape, copied.rows, self.at_us)
             keys = copied.keys if self.shape.key else self.keys(copied.rows)
-            yield Rows(table=table, keys=keys, rejected=copied.rejected)
+            yield Rows(table=table, keys=keys, rejected=copied.rejected, stale=copied.stale)
 
     def _lake_rows(self, part: LakeFile) -> Iterator[Rows]:
         stored = pq.ParquetFile(file_io(self.properties, part.path).new_input(part.path).open())
@@ -396,18 +398,20 @@ class RunEvaluated:
         return _guarded(self.job, self.part, chunks)
 
 
-def _noting(chunks: Iterable[Rows], left_out: RefusedPart) -> Iterator[Rows]:
-    """Yield rows, and gather what does not fit."""
+def _noting(chunks: Iterable[Rows], left_out: RefusedPart, stale: list[Keys]) -> Iterator[Rows]:
+    """Yield rows, and gather what does not fit, and its keys."""
     for rows in chunks:
         left_out.add(rows.rejected)
+        if rows.stale is not None:
+            stale.append(rows.stale)
         yield rows
 
 
 def _guarded(job: Job, part: Part, chunks: Chunks | None) -> Outcome:
-    left_out = RefusedPart(job.reading.shape.place, "table")
+    left_out, stale = RefusedPart(job.reading.shape.place, "table"), list[Keys]()
     try:
-        value = job.result(part, _noting(job.reading.rows(part, chunks), left_out))
-        return Outcome(value=value, rejected=left_out.packed())
+        value = job.result(part, _noting(job.reading.rows(part, chunks), left_out, stale))
+        return Outcome(value=value, rejected=left_out.packed(), stale=Keys.concat(stale) if stale else None)
     except KuvaszError as error:
         return Outcome(error=error)
     except FileNotFoundError as error:

@@ -113,7 +113,7 @@ def groups(job: ApplyChunks, tasks: Iterable[tuple[int, ChunkTask]]) -> list[lis
         shape = job.shapes[task.shape]
         assert shape.transform is not None
         seen = tuple((item.name, item.type) for item in shape.transform.inputs)
-        alike = (shape.family or shape.seed, shape.rejects, seen, *_selected(shape.transform))
+        alike = (shape.family or shape.seed, shape.rejects, shape.keeps_earlier, seen, *_selected(shape.transform))
         found.setdefault(alike, []).append((key, task))
     return list(found.values())
 

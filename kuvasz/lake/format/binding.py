@@ -102,6 +102,7 @@ def bind(  # noqa: PLR0913 (facts of both sides)
         schema=schema.arrow(),
         out_of_range=target.out_of_range,
         rejects=target.rejects,
+        keeps_earlier=target.keeps_earlier,
         mode=target.type,
     )
 

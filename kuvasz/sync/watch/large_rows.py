@@ -33,7 +33,7 @@ class LargeRows:
             Whether it does.
         """
         streaming = [spec for spec in self._looks.specs(relation) if self._source_tables.is_streaming(spec)]
-        rejects = [spec for spec in streaming if spec.config.on_bad_value is OnBadValue.REJECT]
+        rejects = [spec for spec in streaming if spec.config.on_bad_value is not OnBadValue.STOP]
         for spec in streaming:
             if spec not in rejects:
                 self._stop_one(spec, commit_lsn, size)

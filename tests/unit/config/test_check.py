@@ -267,8 +267,9 @@ def test_a_target_takes_several_tables_of_each_source_or_of_none(tmp_path: Path)
     assert faults(tmp_path, groups(("x", A, regex), ("y", B, regex.replace("t_", "u_")))) == []
 
 
-def test_what_is_rejected_needs_a_place(tmp_path: Path) -> None:
-    text = SHOP.replace("orders:", "orders: {on_bad_value: reject}", 1)
+@pytest.mark.parametrize("choice", ["reject", "keep"])
+def test_what_is_rejected_needs_a_place(tmp_path: Path, choice: str) -> None:
+    text = SHOP.replace("orders:", f"orders: {{on_bad_value: {choice}}}", 1)
     found = refusal(tmp_path, text)
     assert found.endswith(
         "orders.on_bad_value: rejected rows are kept in a table about the lake: name its namespace with `lake.about`"
@@ -280,6 +281,8 @@ def test_what_is_rejected_needs_a_place(tmp_path: Path) -> None:
     [
         ("deletes: soft, type: history", "must be hard for a table of type history"),
         ("deletes: soft, on_bad_value: reject", "cannot be soft with `on_bad_value: reject`: a rejected row"),
+        ("deletes: soft, on_bad_value: keep", "cannot be soft with `on_bad_value: keep`: a rejected row"),
+        ("type: history, on_bad_value: keep", "cannot be keep for a table of type history"),
         ("deletes: soft, set: {id: id, _deleted_at: n}", "is a column that kuvasz itself adds to a clone table"),
     ],
 )  # fmt: skip

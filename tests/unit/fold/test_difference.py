@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuvasz.fold.difference import Difference, DifferenceKind, Listing, difference, find
+from kuvasz.fold.difference import Difference, DifferenceKind, Listing, difference, distinct, find
 from kuvasz.fold.keys import Keys
 
 #: Few keys and contents, so that they meet; large ones, so that words are not taken for signed.
@@ -106,3 +106,9 @@ def test_find_among_many_hashes_and_many_integers() -> None:
     integers = Keys(hi=np.full(10_000, 5, np.uint64), lo=np.arange(0, 20_000, 2, dtype=np.uint64))
     asked = Keys(hi=np.full(4, 5, np.uint64), lo=np.array([0, 3, 19_998, 20_000], np.uint64))
     assert find(integers, asked).tolist() == [0, -1, 9_999, -1]
+
+
+def test_distinct_keys_ascend() -> None:
+    keys = Keys(hi=np.array([2, 1, 2, 1], np.uint64), lo=np.array([1, 9, 1, 3], np.uint64))
+    found = keys.take(distinct(keys))
+    assert list(zip(found.hi.tolist(), found.lo.tolist(), strict=True)) == [(1, 3), (1, 9), (2, 1)]

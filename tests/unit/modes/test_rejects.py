@@ -109,6 +109,7 @@ def test_a_row_whose_key_cannot_be_read_is_left_out_as_a_whole() -> None:
     applied = apply(insert(BAD_KEY), insert(1), delete(BAD_KEY))  # type: ignore[arg-type]
     assert left(applied) == dict(zip(keys(1), [0], strict=True))
     assert [(one[0], one[1]) for one in why(applied)] == [("I", 0), ("D", 2)]
+    assert json.loads(notes(applied)[1]["raw_row"]) == {"id": BAD_KEY}, "nothing else of it was sent"
 
 
 def test_a_row_that_moves_to_such_a_key_leaves_its_old_one() -> None:
@@ -340,6 +341,82 @@ def test_what_is_left_is_what_the_source_has_less_what_does_not_fit(steps: list[
     assert waiting <= torn, "what is left out of others was in a message before"
     noted = {int(json.loads(note["key"])["id"]) for note in notes(applied) if note["column_name"] == "n"}
     assert noted - torn == {key for key, row in source.items() if key != BAD_KEY and row[0] == BAD} - torn
+
+
+def keeping(made: Shape = CLONE) -> Shape:
+    return dataclasses.replace(rejecting(made), keeps_earlier=True)
+
+
+def test_an_earlier_version_stays_where_it_is_kept() -> None:
+    applied = apply(insert(1, BAD), update(2, 1), update(2, 2), update(2, BAD), update(3, BAD), to=keeping())
+    assert [row[1:3] for row in rows(applied.rows)] == [(2, 2)], "the last one that fits"
+    assert left(applied) == dict(zip(keys(2), [0], strict=True)), "nothing is said of 1 and 3"
+    assert [row[0:2] for row in why(applied)] == [("I", 0), ("U", 3), ("U", 4)]
+
+
+def test_what_is_kept_is_not_what_another_row_leaves_out() -> None:
+    assert apply(update(1, BAD, "big"), update(1, 1, SAME), to=keeping()).rows.column("body").to_pylist() == ["big"]
+    with pytest.raises(DecodeError, match="a row before it may have been rejected") as refused:
+        apply(update(1, 1, SAME), update(2, 2), to=keeping())
+    assert refused.value.hint is not None
+    assert "copy it again" in refused.value.hint
+    past = dataclasses.replace(
+        CLONE, bindings=tuple(dataclasses.replace(one, is_past=True) for one in CLONE.bindings)
+    )
+    with pytest.raises(DecodeError, match="a row before it may have been rejected"):
+        apply(update(1, 1, SAME), to=past)
+    assert apply(update(1, 1, SAME)).aside is not None, "no other table is asked that"
+
+
+@given(st.lists(st.tuples(st.sampled_from("IUMD"), ids, ids, values, bodies, st.booleans()), max_size=25))
+def test_what_is_kept_is_the_newest_version_of_each_key_that_fits(steps: list[tuple]) -> None:
+    source: dict[Any, tuple] = {1: (0, "z"), 2: (BAD, "y")}
+    lake: dict[Any, tuple] = {1: (0, "z"), 2: (0, "y")}
+    held, sent, messages = dict(lake), set[Any](), list[bytes]()
+
+    def write(key: Any, row: tuple) -> None:
+        source[key] = row
+        sent.add(key)
+        if key != BAD_KEY and row[0] != BAD:
+            lake[key] = row
+
+    for kind, key, other, n, body, is_same in steps:
+        leaves_out = is_same and key in sent and key != BAD_KEY
+        text = SAME if leaves_out else body
+        row = (n, source[key][1] if leaves_out else body)
+        if kind == "I" and key not in source:
+            write(key, (n, body))
+            messages.append(insert(key, n, body))
+        elif kind == "U" and key in source:
+            write(key, row)
+            messages.append(update(key, n, text))
+        elif kind in "MD" and key in source and key != other and (kind == "D" or other not in source):
+            del source[key]
+            lake.pop(key, None)
+            sent.discard(key)
+            if kind == "M":
+                write(other, row)
+            messages.append(delete(key) if kind == "D" else update(other, n, text, old=key))
+    applied = apply(*messages, to=keeping())
+    named = {pair: number for number in (1, 2, 3) for pair in keys(number)}
+    written = rows(applied.rows)
+    for pair, row_at in left(applied).items():
+        held.pop(named[pair], None)
+        if row_at >= 0:
+            held[named[pair]] = written[row_at][2:]
+    assert held == lake
+
+
+def test_keys_of_copied_rows_that_do_not_fit_are_told_where_earlier_ones_may_be_there() -> None:
+    lines = [
+        copy_line([b"1", b"1", b"x"]),
+        copy_line([b"2", BAD.encode(), b"y"]),
+        copy_line([b"x", BAD.encode(), b"z"]),
+    ]
+    copied = dispatch.apply_copy(keeping(), b"".join(lines), 7)
+    assert copied.stale is not None
+    assert pairs(copied.stale) == keys(2), "nobody can have the third one"
+    assert dispatch.apply_copy(rejecting(CLONE), b"".join(lines), 7).stale is None
 
 
 def test_a_message_that_is_none_is_refused_all_the_same() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from kuvasz.fold.keys import Keys
 from kuvasz.lake.copies import changed_keys
-from kuvasz.lake.copies.changed_keys import ChangedKeys, distinct
+from kuvasz.lake.copies.changed_keys import ChangedKeys
 from kuvasz.modes.shape import Shape
 from tests.support.changes import SAME, Sender, delete, insert, update
 from tests.support.shapes import pairs, shape
@@ -35,8 +33,3 @@ def test_each_key_is_there_once_however_it_was_touched(monkeypatch: pytest.Monke
 def test_without_changes_there_are_none() -> None:
     found = ChangedKeys(lambda _: shape())
     assert (len(found.keys), list(found.rows(3)), found.most) == (0, [], 0)
-
-
-def test_distinct_keys_ascend() -> None:
-    keys = Keys(hi=np.array([2, 1, 2, 1], np.uint64), lo=np.array([1, 9, 1, 3], np.uint64))
-    assert pairs(keys.take(distinct(keys))) == [(1, 3), (1, 9), (2, 1)]
