@@ -56,6 +56,7 @@ RUN = {
     ("providers.md", "GRANT"): ("integration/test_providers.py", "providers.md"),
     ("reading.md", "from|def load_together"): ("acceptance/test_first_hour.py", '"reading.md"'),
     ("reading.md", "$ kuvasz asof"): ("integration/test_asof.py", 'table["queries"]'),
+    ("reading.md", "SELECT max_by"): ("integration/test_asof.py", "How far a snapshot is"),
     ("reading.md", "$ kuvasz cut"): ("integration/test_cuts.py", "metadata.refs[tag].snapshot_id"),
     ("reading.md", "$ kuvasz trace"): ("integration/test_trace.py", "test_rows_are_traced_through_changes"),
     ("security.md", "CREATE ROLE kuvasz"): ("hostile/test_least_rights.py", "security.md"),
