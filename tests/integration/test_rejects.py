@@ -466,3 +466,30 @@ def test_no_row_takes_what_it_leaves_out_from_a_version_that_stayed(
         database.execute("UPDATE items SET at = 'yesterday'")
         pipeline.wait_applied(database)
         assert seen() == at_source(database) == {1: "bbb", 2: "aaa", 3: "aaa"}
+
+
+def test_what_stays_is_there_behind_a_lost_slot_and_not_behind_a_copy(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, at timestamp, body text)")
+    database.execute("INSERT INTO items SELECT i, 'today', 'old' FROM generate_series(1, 5) i")
+    (shop,) = group({"eu": database}, {"items": {"on_bad_value": "keep"}})
+    config = lake_folder.config([shop | {"on_slot_lost": "repair"}], lake={"about": "_kuvasz"})
+
+    def seen() -> dict[int, str]:
+        return {row[0]: row[2] for row in pipeline.rows("items")}
+
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute("UPDATE items SET at = 'infinity', body = 'new' WHERE id = 1")
+        pipeline.wait_applied(database)
+    database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+    database.execute("UPDATE items SET at = 'infinity', body = 'new' WHERE id = 2")
+    database.execute("UPDATE items SET body = 'new' WHERE id = 3")
+    database.execute("DELETE FROM items WHERE id = 4")
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        assert seen() == {1: "old", 2: "old", 3: "new", 5: "old"}
+        pipeline.tell("resync", "shop.items", "shop_eu")
+        wait_until(lambda: seen() == {3: "new", 5: "old"}, lambda: f"it is copied: {seen()} {pipeline.errors()}")
