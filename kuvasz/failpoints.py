@@ -57,6 +57,7 @@ NAMES = (
     "shutdown",
     "before_checkpoint",
     "after_checkpoint",
+    "cut_tagged",
     "before_rewrite",
     "after_rewrite",
     "before_swap",

@@ -426,6 +426,13 @@ class About(Protocol):
             rows: Column -> value; a column that is missing is NULL.
         """
 
+    def write(self, table: str) -> None:
+        """Write what one of the tables was told, before this returns. Blocks; what cannot be written is tried later.
+
+        Args:
+            table: Its name in the namespace.
+        """
+
     def committed(self, receipt: Receipt) -> None:
         """Take what is known of a commit besides what its snapshot says."""
 

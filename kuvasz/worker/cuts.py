@@ -16,9 +16,9 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kuvasz import lsn
+from kuvasz import failpoints, lsn
 from kuvasz.config import names
-from kuvasz.errors import CutRefused, KuvaszError, place_of
+from kuvasz.errors import CutRefused, KuvaszError, LakeError, place_of
 from kuvasz.state.tables import State
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ _LONGEST_S = 30.0
 
 #: Between looks at what the workers still have.
 _LOOK_S = 0.01
+
+#: Seconds that the table of cuts is waited for.
+_TELLING_S = 5.0
 
 _WHY_LATER = "see `kuvasz status`, and make the cut when all tables stream"
 
@@ -62,6 +65,7 @@ class Cuts:
         self._progress = progress
         self._turn = asyncio.Lock()
         self._late: set[asyncio.Task[None]] = set()  # tags that came when nobody waited for them any more
+        self._telling: set[asyncio.Future[None]] = set()  # rows on their way to the table of cuts
 
     async def make(self, tag: str, sources: Collection[str], keep_s: float) -> LakeCut:
         """Make a cut.
@@ -85,7 +89,7 @@ class Cuts:
                 worker.cut(sources)
             try:
                 async with asyncio.timeout(_LONGEST_S):
-                    return await self._made(tag, keep_s, lsns, epochs)
+                    made = await self._made(tag, keep_s, lsns, epochs)
             except TimeoutError:
                 raise CutRefused(
                     f"tables were not where their sources are within {_LONGEST_S:.0f} s",
@@ -94,6 +98,15 @@ class Cuts:
             finally:
                 for worker in self._workers.all:
                     worker.go_on()
+            await self._tell()
+            return made
+
+    async def _tell(self) -> None:
+        """Have the table of cuts say so before anybody is told; a catalog that does not answer keeps nobody."""
+        writing = asyncio.ensure_future(asyncio.to_thread(self._lake.about.write, "cuts"))
+        self._telling.add(writing)
+        writing.add_done_callback(self._telling.discard)
+        await asyncio.wait({writing}, timeout=_TELLING_S)
 
     async def _made(self, tag: str, keep_s: float, lsns: Mapping[str, int], epochs: Mapping[str, int]) -> LakeCut:
         targets = sorted({state.target for state in self._states.snapshot() if state.database in lsns})
@@ -103,6 +116,7 @@ class Cuts:
             self._refuse_unless_there(lsns, epochs)
             for target in targets:
                 tagged[target] = await self._tag(target, tag, keep_s)
+                failpoints.hit("cut_tagged", LakeError)
             self._refuse_unless_there(lsns, epochs)
         except BaseException:
             await self._remove(tag, [target for target, snapshot in tagged.items() if snapshot is not None])

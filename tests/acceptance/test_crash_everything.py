@@ -26,6 +26,7 @@ from tests.support import oracle
 from tests.support.crash_tally import CrashTally
 from tests.support.failpoints import (
     COPYING,
+    CUTTING,
     DAILY,
     ERASING,
     EXCHANGING,
@@ -65,7 +66,7 @@ SIDS = ("eu", "us", "ap")
 
 
 def test_every_point_kills_in_some_test() -> None:
-    streaming = {*STREAMING, *STAGING, *REJECTING}
+    streaming = {*STREAMING, *STAGING, *REJECTING, *CUTTING}
     tried = {*COPYING, *streaming, *STOPPING, *PARKING, *REPAIRING, *DAILY, *ERASING, *UPGRADING}
     assert tried == set(failpoints.NAMES)
     fixed = (*KILLS, *KILLS_WHILE_IT_STOPS, *EXCHANGING)

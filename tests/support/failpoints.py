@@ -35,6 +35,9 @@ REPAIRING = ("position_forgotten", "slot_dropped", "before_slot", "slot_created"
 #: Passed when rows that do not fit are written down, and their own commit is still to come.
 REJECTING = ("rejects_kept",)
 
+#: Passed when one table of a cut is tagged.
+CUTTING = ("cut_tagged",)
+
 #: Passed once a day.
 DAILY = ("before_orphans",)
 

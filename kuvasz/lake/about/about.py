@@ -79,6 +79,13 @@ class LakeAbout(About):
             self._waiting.add(table, rows)
 
     @override
+    def write(self, table: str) -> None:
+        """See `kuvasz.ports.About.write`."""
+        for writer in self._writers:
+            if writer.about.name == table:
+                self._do(writer, lambda writer=writer: self._write(writer))  # type: ignore[misc]
+
+    @override
     def committed(self, receipt: Receipt) -> None:
         """See `kuvasz.ports.About.committed`."""
         if self.namespace is not None and receipt.snapshot_id is not None:
@@ -189,12 +196,11 @@ class LakeAbout(About):
             return
         rows = self._waiting.take(writer.about.name)
         try:
-            if not rows:
-                with self._keeping:
-                    writer.open()  # who asks finds a table, be it empty
-                return
-            with writer.held() as table:
-                writer.write(table, rows, {}, now)
+            with self._keeping:
+                writer.open()  # who asks finds a table, be it empty
+            if rows:
+                with writer.held() as table:
+                    writer.write(table, rows, {}, now)
         except BaseException:
             self._waiting.put_back(writer.about.name, rows)
             raise

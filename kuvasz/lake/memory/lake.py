@@ -62,6 +62,10 @@ class MemoryAbout(About):
             self.told.setdefault(table, []).extend(rows)
 
     @override
+    def write(self, table: str) -> None:
+        """See `kuvasz.ports.About.write`."""
+
+    @override
     def committed(self, receipt: Receipt) -> None:
         """See `kuvasz.ports.About.committed`."""
 

@@ -145,6 +145,14 @@ def test_what_waits_is_written_at_the_end(tmp_path: Path) -> None:
     assert world.table(EVENTS).num_rows == 1
 
 
+def test_what_somebody_waits_for_is_written_at_once(world: LocalWorld) -> None:
+    world.lake.about.tell("cuts", [{"made_at": AT, "cut": "a"}])
+    world.lake.about.tell("events", [{"happened_at": AT, "number": 1}])
+    world.lake.about.write("cuts")
+    assert world.table("_kuvasz.cuts")["cut"].to_pylist() == ["a"]
+    assert EVENTS not in world.catalog.stored
+
+
 def test_it_is_written_by_the_clock(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_about, "INTERVAL_S", 0.01)
     about = LakeAbout("_kuvasz", 86400.0 * 30, {})
