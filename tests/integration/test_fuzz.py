@@ -341,6 +341,10 @@ class Example:
             rows = self._source(target)
         if target.is_soft:
             found = {reader: self._living(one) for reader, one in found.items()}
+        if target.keeps:
+            perhaps = [*perhaps, *self._earlier(target)]
+            for one in found.values():
+                self._assert_single(one)
         for reader, one in found.items():
             # Of a clone the columns of now, else all that rows were seen with.
             known = {"twice", "failing", *(live if target.type == "clone" or is_open else seen)}
@@ -373,11 +377,25 @@ class Example:
     def _living(self, rows: oracle.Rows) -> oracle.Rows:
         """Return the rows of a table that are not deleted; of each key there is one row, dead or alive."""
         place = rows.columns.index("_deleted_at")
+        self._assert_single(rows)
+        living = Counter({row: count for row, count in rows.rows.items() if row[place] is None})
+        return oracle.Rows(columns=rows.columns, rows=living)
+
+    def _assert_single(self, rows: oracle.Rows) -> None:
         keys = [number for number, column in enumerate(rows.columns) if identify(column) in self.plan.key]
         counted = Counter(tuple(row[number] for number in keys) for row in rows.rows.elements())
         assert set(counted.values()) <= {1}, f"keys with several rows: {counted.most_common(3)}"
-        living = Counter({row: count for row, count in rows.rows.items() if row[place] is None})
-        return oracle.Rows(columns=rows.columns, rows=living)
+
+    def _earlier(self, target: Target) -> list[dict]:
+        """Return what may be there of rows that do not fit: versions that did. A copy has none, and may have come."""
+        copied, _, after = self.observer.split(TABLE, self.copied[target.name])
+        events = [event.new for one in after for event in one.events if event.new is not None]
+        versions = [row for row in (*copied, *events) if target.has(row["n"])]
+        is_mended = self.mended_at is not None
+        unfit = [row for row in self._at_source() if not self._may_be_in(target, row, is_mended=is_mended)]
+        keys = {tuple(self._key_of(row).values()) for row in (*unfit, *self._too_large(after))}
+        mine = [row for row in versions if tuple(self._key_of(row).values()) in keys]
+        return self._mapped(target, [row for row in mine if self._may_be_in(target, row, is_mended=is_mended)])
 
     def _live(self) -> tuple[str, ...]:
         with self.database.connect() as connection:
@@ -395,11 +413,15 @@ class Example:
 
     # What there must be
 
-    def _source(self, target: Target) -> list[dict]:
+    def _at_source(self) -> list[dict]:
         found = oracle.source_rows(self.database.url, TABLE)
         names = [identify(column) for column in found.columns]
-        rows = [dict(zip(names, row, strict=True)) for row in found.rows.elements()]
-        rows = [row for row in rows if self._may_be_in(target, row, is_mended=self.mended_at is not None)]
+        return [dict(zip(names, row, strict=True)) for row in found.rows.elements()]
+
+    def _source(self, target: Target) -> list[dict]:
+        rows = [
+            row for row in self._at_source() if self._may_be_in(target, row, is_mended=self.mended_at is not None)
+        ]
         return self._mapped(target, [row for row in rows if target.has(row["n"])])
 
     def _large(self, target: Target, rows: list[dict]) -> tuple[list[dict], list[dict]]:

@@ -87,6 +87,11 @@ class Target:
         return "on_bad_value" in self.options
 
     @property
+    def keeps(self) -> bool:
+        """Whether their earlier versions stay."""
+        return self.options.get("on_bad_value") == "keep"
+
+    @property
     def entry(self) -> dict[str, Any]:
         """What the map says of the table: the same for all of its routes."""
         if self.route is None:
@@ -190,7 +195,20 @@ def plan(seed: int) -> Plan:
         has_parent=draw.random() < 0.3,
     )  # fmt: skip
     has_huge = has_large and of_huge.random() < (0.6 if is_rejecting else 0.25)
-    return dataclasses.replace(made, has_huge=has_huge, is_limited=has_huge and _may_limit(made))
+    made = dataclasses.replace(made, has_huge=has_huge, is_limited=has_huge and _may_limit(made))
+    return dataclasses.replace(made, targets=_keeping(made))
+
+
+def _keeping(drawn: Plan) -> tuple[Target, ...]:
+    """Return the targets, of which some keep earlier versions: where these have the columns of now."""
+    draw = random.Random(f"keeps {drawn.seed}")  # noqa: S311 (another one: plans stay as they were)
+    if drawn.has_schema_changes or not drawn.key or not drawn.has_misfits or draw.random() >= 0.6:
+        return drawn.targets
+    return tuple(
+        dataclasses.replace(target, options={**target.options, "on_bad_value": "keep"})
+        if target.type == "clone" else target
+        for target in drawn.targets
+    )  # fmt: skip
 
 
 def _may_limit(drawn: Plan) -> bool:
