@@ -129,7 +129,7 @@ class _SiftedChunk:
             folded = self._folded()
             tuples.fill_unchanged(self._changes, folded.previous)
             counts = folded.keep if shape.mode is TableType.CLONE else counts
-        if shape.keeps_earlier:
+        if shape.keeps_earlier and shape.key:
             self._withdraw()
             return self._sifted()
         self._take_out(self._misfits(counts))

@@ -219,9 +219,7 @@ def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:
         message = f"table {relation.table} has no key, by which deleted rows of {target.name} could be found again"
         raise SchemaError(message, hint="give it a primary key, or name its `key`, or leave out `deletes: soft`")
     if target.keeps_earlier and not relation.key:
-        message = (
-            f"table {relation.table} has no key, by which {target.name} would keep what was before a rejected row"
-        )
+        message = f"table {relation.table} has no key, by which {target.name} would keep a row's earlier version"
         raise SchemaError(message, hint="give it a primary key, or name its `key`, or have `on_bad_value: reject`")
     for column in system_columns.of(target.type, is_soft=target.is_soft):
         if column.name in names:

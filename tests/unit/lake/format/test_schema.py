@@ -189,5 +189,9 @@ def test_where_deleted_rows_stay_there_is_a_column_for_when() -> None:
     )
     with pytest.raises(SchemaError, match=r"has no key, by which deleted rows of shop\.items could be found again"):
         schema.wanted(soft, keyless)
+    keeping = dataclasses.replace(target(has_sid=False), keeps_earlier=True)
+    assert schema.wanted(keeping, ITEMS)
+    with pytest.raises(SchemaError, match=r"has no key, by which shop\.items would keep a row's earlier version"):
+        schema.wanted(keeping, keyless)
     with pytest.raises(SchemaError, match="has a column named _deleted_at"):
         schema.wanted(soft, relation(Column(name="_deleted_at", pg_type=TEXT)))
