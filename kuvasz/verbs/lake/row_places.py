@@ -119,7 +119,7 @@ class RowPlaces:
 
         Args:
             path: The file.
-            positions: Of the rows.
+            positions: Where the rows of the key lie in it.
             read: Each manifest.
             inside: The manifests of each snapshot.
         """
