@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from kuvasz import failpoints, lsn
 from kuvasz.config import names
 from kuvasz.errors import CutRefused, KuvaszError, LakeError, place_of
+from kuvasz.own_thread import in_thread
 from kuvasz.state.tables import State
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ class Cuts:
         self._progress = progress
         self._turn = asyncio.Lock()
         self._late: set[asyncio.Task[None]] = set()  # tags that came when nobody waited for them any more
-        self._telling: set[asyncio.Future[None]] = set()  # rows on their way to the table of cuts
 
     async def make(self, tag: str, sources: Collection[str], keep_s: float) -> LakeCut:
         """Make a cut.
@@ -103,10 +103,8 @@ class Cuts:
 
     async def _tell(self) -> None:
         """Have the table of cuts say so before anybody is told; a catalog that does not answer keeps nobody."""
-        writing = asyncio.ensure_future(asyncio.to_thread(self._lake.about.write, "cuts"))
-        self._telling.add(writing)
-        writing.add_done_callback(self._telling.discard)
-        await asyncio.wait({writing}, timeout=_TELLING_S)
+        writing = in_thread(lambda: self._lake.about.write("cuts"), "cuts")
+        await asyncio.wait({asyncio.wrap_future(writing)}, timeout=_TELLING_S)
 
     async def _made(self, tag: str, keep_s: float, lsns: Mapping[str, int], epochs: Mapping[str, int]) -> LakeCut:
         targets = sorted({state.target for state in self._states.snapshot() if state.database in lsns})

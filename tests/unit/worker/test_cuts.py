@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kuvasz.model import SourcePosition
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
+from kuvasz.worker import cuts as module
 from kuvasz.worker.cuts import Cuts
 from kuvasz.worker.workers import Workers
 from tests.support.changes import ITEMS, TARGET, feed, target
@@ -36,9 +38,8 @@ class Idle:
         return True
 
 
-@pytest.mark.parametrize("leaves", [False, True])
-def test_a_source_that_leaves_the_map_meanwhile_is_in_no_cut(leaves: bool) -> None:
-    """What waited of it was dropped, so its tables may show less than the cut says."""
+def streaming() -> tuple[MemoryLake, Progress, TableStates]:
+    """Return a lake, and what is known of it, with one table that streams up to 0/7D0."""
     lake, progress, states = MemoryLake(), Progress(), TableStates(MemoryNotes())
     lake.prepare(target(), feed(), ITEMS)
     lake.copy(feed(), ITEMS, [], SourcePosition(lsn=1000), lambda *_: None)
@@ -47,6 +48,29 @@ def test_a_source_that_leaves_the_map_meanwhile_is_in_no_cut(leaves: bool) -> No
     (seen,) = states.snapshot()
     states.promote(seen)
     progress.received("eu", 2000)
+    return lake, progress, states
+
+
+@pytest.mark.timeout(30)
+def test_a_table_of_cuts_that_does_not_answer_keeps_neither_the_cut_nor_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lake, progress, states = streaming()
+    answers = threading.Event()
+    monkeypatch.setattr(module, "_TELLING_S", 0.01)
+    monkeypatch.setattr(lake.about, "write", lambda _: answers.wait())
+    idle: Any = Idle(lambda: None)
+    try:
+        made = asyncio.run(Cuts(Workers([idle]), lake, states, progress).make("cut_a", ["eu"], 60.0))
+        assert made.lsns == {"eu": 2000}
+    finally:
+        answers.set()
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_source_that_leaves_the_map_meanwhile_is_in_no_cut(leaves: bool) -> None:
+    """What waited of it was dropped, so its tables may show less than the cut says."""
+    lake, progress, states = streaming()
 
     def leave() -> None:
         if leaves:
