@@ -916,9 +916,7 @@ def source_add(  # noqa: PLR0913 (its options)
     from kuvasz.verbs.sources import adding as verb
 
     loaded = _loaded(context, config, settings)
-    new = verb.SourceEntry(
-        database=database, url=url, sid=sid, schemas=schemas, replication_url=replication_url
-    )  # fmt: skip
+    new = verb.SourceEntry(database=database, url=url, sid=sid, schemas=schemas, replication_url=replication_url)
     answer = verb.run(loaded, new, is_checked=not is_unchecked)
     redact = Redactor(loaded.secrets)
     if as_json:

@@ -108,9 +108,8 @@ class LiveCredentials:
         try:
             with translated("credentials of the catalog"):
                 self._login.connect(found)
-        except (
-            KuvaszError
-        ) as error:  # those before go on: somebody may write the file first, and then tell the server
+        except KuvaszError as error:
+            # Those before go on: somebody may write the file first, and then tell the server.
             self._next = time.monotonic() + _PAUSE_S
             _log.tell(Event.CREDENTIALS_REFUSED, error=str(error))
         else:
