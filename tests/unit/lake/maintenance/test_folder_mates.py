@@ -60,7 +60,7 @@ def test_a_table_that_has_its_folder_for_itself_has_no_mates(bench: Bench) -> No
     ("name", "data"),
     [
         ("00004-theirs.metadata.json", ANOTHER),
-        ("00004-theirs.gz.metadata.json", gzip.compress(ANOTHER)),
+        ("00004-theirs.gz.metadata.json", gzip.compress(ANOTHER, mtime=0)),
         ("00004-theirs.metadata.json", b'{"format-version": 1}'),
     ],
 )
