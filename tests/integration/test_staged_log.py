@@ -6,6 +6,7 @@ and another one applies, the pipelines are those that apply.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ import pytest
 
 from kuvasz.config.load import Loaded, load
 from kuvasz.demo.postgres import EmbeddedPostgres
+from kuvasz.source import conninfo
 from kuvasz.state.store import state_of
 from kuvasz.state.tables import State
 from kuvasz.verbs import check
@@ -44,6 +46,7 @@ class World:
         self.stores: list[Any] = []
         self.entries: dict[str, dict] = {}  #: table -> what the map says of it
         self.options: dict[str, str] = {}  #: of `pipeline`
+        self.of_url: dict[str, str] = {}  #: what the map says of the source itself, its url as well
         source.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
         source.execute("CREATE TABLE parts (id int PRIMARY KEY, n int)")
         for table in ("items", "parts"):
@@ -68,12 +71,14 @@ class World:
         """Return what a process of a role is started with; it has the lease."""
         cluster = {"coordinator": self.coordinator.url, "lease": "10m"} | ({"log": str(self.log)} if log else {})
         wanted = {table: self.entries.get(table) for table in tables or ("items", "parts")}
+        (mapped,) = group({None: self.source}, wanted)
+        mapped["urls"] = [one | self.of_url for one in mapped["urls"]]
         document = {
             "pipeline": {"state": str(self.folder / f"state-{role}"), "commit_interval": "20ms"} | self.options,
             "server": {"address": None},
             "cluster": {**cluster, "role": role, "log_interval": "20ms"},
             "lake": {"namespace": "shop"},
-            "databases": [one | of_group for one in group({None: self.source}, wanted)],
+            "databases": [mapped | of_group],
         }
         file = self.folder / f"{role}.yaml"
         file.write_text(json.dumps(document))
@@ -376,6 +381,73 @@ def test_check_looks_at_what_one_needs_that_only_reads(world: World) -> None:
     assert {"coordinator", "log", "reachable", "replication", "wal_level"} <= {one.check for one in found}
     assert {"java", "jars", "catalog", "warehouse"}.isdisjoint(one.check for one in found)
     assert all(one.table is None for one in found)
+
+
+SLOT_ROLE, READING_ROLE = "staging_slots", "staging_reads"
+
+
+@pytest.fixture
+def two_roles(world: World) -> Iterator[None]:
+    """One role replicates, and the one of the url may read tables alone."""
+    source = world.source
+    for statement in (
+        f"CREATE ROLE {SLOT_ROLE} LOGIN REPLICATION", f"CREATE ROLE {READING_ROLE} LOGIN",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {READING_ROLE}",
+        "CREATE PUBLICATION kuvasz_shop FOR TABLE ONLY items, ONLY parts WITH (publish_via_partition_root = true)",
+    ):  # fmt: skip
+        source.execute(statement)
+    url = source.url.replace("postgres@", f"{READING_ROLE}@")
+    world.of_url = {"url": url, "replication_url": f"postgresql://{SLOT_ROLE}@"}
+    yield
+    world.stop_reader()
+    source.execute(f"DROP OWNED BY {READING_ROLE}")
+    source.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = ANY(%s)",
+                   ([SLOT_ROLE, READING_ROLE],))  # fmt: skip
+    source.execute(f"DROP ROLE {SLOT_ROLE}, {READING_ROLE}")
+
+
+@pytest.mark.parametrize("world", ["read and apply"], indirect=True)
+def test_one_that_reads_does_so_by_the_role_for_slots(
+    world: World, change: Callable[[], None], two_roles: None
+) -> None:
+    """It ends who still has the slot, too: a process that had its lease before, and sleeps."""
+    of_slot = "SELECT usename::text, pid FROM pg_replication_slots s JOIN pg_stat_activity ON pid = s.active_pid"
+    with world.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        change()
+        world.wait_equal()
+        ((who, _),) = world.source.execute(of_slot)
+        assert who == SLOT_ROLE
+        world.stop_reader()
+        url = conninfo.overlaid(world.of_url["url"], world.of_url["replication_url"])
+        with contextlib.ExitStack() as stack:
+            sleeps = conninfo.connect_pq(conninfo.replication_conninfo(url))
+            stack.callback(sleeps.finish)
+            before = sleeps.backend_pid
+            options = "(proto_version '1', publication_names 'kuvasz_shop')"
+            sleeps.send_query(f"START_REPLICATION SLOT kuvasz_shop LOGICAL 0/0 {options}".encode())
+            wait_until(lambda: world.source.execute(of_slot) == [(SLOT_ROLE, before)], "it has the slot")
+            change()
+            world.reader = Reader(world.load("read", "reads", ()))
+            world.wait_equal()
+        assert not pipeline.errors()
+        ((who, pid),) = world.source.execute(of_slot)
+        assert (who, pid != before) == (SLOT_ROLE, True)
+
+
+@pytest.mark.parametrize("world", ["read and apply"], indirect=True)
+def test_one_that_reads_is_refused_where_the_role_for_slots_may_not(world: World, two_roles: None) -> None:
+    """And the role that reads tables, which may, is not asked for it."""
+    with world.pipeline() as pipeline:
+        pipeline.wait_streaming()
+        world.source.execute(f"ALTER ROLE {SLOT_ROLE} NOREPLICATION")
+        world.source.execute(f"ALTER ROLE {READING_ROLE} REPLICATION")
+        world.source.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+        mend = f"ALTER ROLE {SLOT_ROLE} REPLICATION"
+        wait_until(lambda: mend in str(pipeline.errors()), lambda: f"it is told: {pipeline.errors()}")
+        world.source.execute(mend)
+        world.source.execute("INSERT INTO items VALUES (100, 1)")
+        world.wait_equal()
 
 
 EXCLUDED, MASKED = (f"Zq7{word}x9V" for word in ("Excluded", "Masked"))

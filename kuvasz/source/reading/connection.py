@@ -361,8 +361,8 @@ class Connection:
         is_of_publication = _is_of_publication(result, self._publication)
         known = _known_refusal(state, text, told, self._source, self._slot, is_of_publication=is_of_publication)
         function = _field(result, pq.DiagnosticField.SOURCE_FUNCTION)
-        place = errors.place_of(self._source)
-        return known or failure.of(state or None, text, place=place, doing=doing, function=function)
+        place, role = errors.place_of(self._source), self._pgconn.user.decode(errors="replace")
+        return known or failure.of(state or None, text, place=place, doing=doing, role=role, function=function)
 
     def _broken(self, error: psycopg.Error | None) -> errors.SourceError:
         text = self._pgconn.get_error_message() if error is None else str(error)
@@ -443,7 +443,8 @@ async def _poll(pgconn: pq.abc.PGconn, source: str) -> None:
             break
         await _ready(pgconn.socket, is_write=status == pq.PollingStatus.WRITING)
     text = pgconn.get_error_message()
-    raise failure.of(None, text, place=errors.place_of(source), doing="connect")
+    role = pgconn.user.decode(errors="replace")
+    raise failure.of(None, text, place=errors.place_of(source), doing="connect", role=role)
 
 
 async def _ready(fileno: int, *, is_write: bool = False) -> None:

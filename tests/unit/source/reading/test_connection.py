@@ -52,7 +52,7 @@ class Server:
         self.arrived: list[tuple[int, bytes]] = []
         self.error: psycopg.Error | None = None
         self.message = "server closed the connection unexpectedly\n\tthis is all\n"
-        self.status, self.host, self.socket = pq.ConnStatus.OK, b"db.example", 0
+        self.status, self.host, self.user, self.socket = pq.ConnStatus.OK, b"db.example", b"slots", 0
         self.notice_handler: Callable[[Any], None] = lambda _: None
         self.finished = 0
 
@@ -176,7 +176,7 @@ REFUSALS = [
     ("55000", 'can no longer access replication slot "kuvasz_eu"', SlotLost, "the missed changes are gone"),
     ("58P01", "requested WAL segment has already been removed", SlotLost, "the missed changes are gone"),
     ("55006", 'replication slot "kuvasz_eu" is active for PID 99', SourceError, "SELECT pg_terminate_backend(99)"),
-    ("42501", "permission denied to use replication slots", SourceRefused, "REPLICATION"),
+    ("42501", "permission denied to use replication slots", SourceRefused, "ALTER ROLE slots REPLICATION"),
 ]  # fmt: skip
 
 
