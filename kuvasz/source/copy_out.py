@@ -3,7 +3,8 @@
 libpq hands out one row per call. Where the socket is plain (no TLS, no GSS), the rows are read from the socket in
 large gulps instead and freed of their message headers by one compiled loop: between commands libpq has nothing
 buffered, so the query is sent past it and everything up to ReadyForQuery read past it, and the connection is as
-before. Message formats: manual, section 55.7; the server sends every row as one CopyData message.
+before. Message formats: manual, section 55.7; the server sends every row as one CopyData message, and says at the end
+how many there were: a copy to which a row is lost on its way, or comes twice, is none.
 
 Measured with 2 M rows of 87 bytes on 2 cores that also run the server: over TCP 0.79 s with 0.17 s of CPU here,
 libpq's loop 0.87-1.0 s with 0.6-0.75 s.
@@ -12,6 +13,7 @@ libpq's loop 0.87-1.0 s with 0.6-0.75 s.
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import struct
@@ -60,6 +62,8 @@ _MOST_BYTES = 1 << 30
 
 _READY = ord("Z")
 _ERROR = ord("E")
+_COMPLETE = ord("C")
+_COPIED = re.compile(rb"COPY (\d+)")
 
 
 class Flow:
@@ -212,9 +216,8 @@ def libpq_rows(
             raise _of_result(result, place, doing)
         fetch = pgconn.get_copy_data
         chunk = bytearray()
-        taken = taken_bytes = 0
+        taken = taken_bytes = rows = asked = 0
         size, row = fetch(1)
-        asked = 0
         while size >= 0:
             if size == 0:  # there is no whole row yet
                 begin = time.monotonic()
@@ -224,6 +227,7 @@ def libpq_rows(
                 asked = 0
             else:
                 asked += size + _HEADER_BYTES
+                rows += 1
             flow.came(size)
             chunk += row
             if pace is not None and size:
@@ -244,8 +248,21 @@ def libpq_rows(
             result = _result(pgconn, flow)
     if last is None or last.status != pq.ExecStatus.COMMAND_OK:
         raise _of_result(last, place, doing)
+    _counted(last.command_tuples, rows, place, doing)
     if chunk:
         yield chunk
+
+
+def _counted(told: int | None, rows: int, place: str, doing: str) -> None:
+    """Have it be an error if other rows came than the server says it sent."""
+    if told != rows:
+        said = "no number" if told is None else str(told)
+        why = f"{rows} rows came, and the server says that it sent {said}: rows were lost on their way, or came twice"
+        raise _broken(place, doing, why)
+
+
+def _broken(place: str, doing: str, why: str) -> SourceError:
+    return SourceError(f"{place}: cannot {doing}: {why}", hint="it is tried again")
 
 
 def _result(pgconn: pq.abc.PGconn, flow: Flow) -> pq.abc.PGresult | None:
@@ -276,6 +293,8 @@ class _CopyReader:
         self._source = np.empty(_GULP_BYTES, np.uint8)
         self._start = 0  # of what is read and not yet used
         self._end = 0
+        self._rows = 0
+        self._told: int | None = None  # rows that it sent, as the server says
 
     def rows(self, query: str, chunk_bytes: int) -> Iterator[memoryview]:
         # A descriptor of our own, so that closing it does not close libpq's.
@@ -295,8 +314,10 @@ class _CopyReader:
             if at + self._end - self._start > len(target):  # a row larger than a chunk
                 target = np.concatenate((target, np.empty(len(target), np.uint8)))
             before = whole
-            used, at, whole, missing = unframe(self._source[self._start : self._end], target, at, whole, missing)
+            source = self._source[self._start : self._end]
+            used, at, whole, missing, rows = unframe(source, target, at, whole, missing)
             self._start += used
+            self._rows += rows
             self._flow.came(used)
             if self._pace is not None and whole > before:
                 # Rows end with the only newlines there are (manual, "COPY", "Text Format").
@@ -312,6 +333,7 @@ class _CopyReader:
                     break
             else:
                 self._fill()
+        _counted(self._told, self._rows, self._place, self._doing)
         if whole:
             yield target[:whole].data
 
@@ -333,6 +355,8 @@ class _CopyReader:
         self._start = start + body_bytes
         if tag == _ERROR:
             raise self._error(body)
+        if tag == _COMPLETE and (said := _COPIED.match(body)):
+            self._told = int(said[1])
         return int(tag)
 
     def _fill(self) -> None:
@@ -358,7 +382,7 @@ class _CopyReader:
         self._flow.waited(time.monotonic() - begin)
 
     def _broken(self, why: str) -> SourceError:
-        return SourceError(f"{self._place}: cannot {self._doing}: {why}", hint="it is tried again")
+        return _broken(self._place, self._doing, why)
 
     def _error(self, body: bytes) -> SourceError:
         fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
@@ -368,7 +392,7 @@ class _CopyReader:
 @numba.njit(cache=True, nogil=True)
 def unframe(
     source: UInt8s, target: UInt8s, at: int, whole: int, missing: int
-) -> tuple[int, int, int, int]:  # pragma: no cover - compiled
+) -> tuple[int, int, int, int, int]:  # pragma: no cover - compiled
     """Move the payload of CopyData messages from `source` to `target`, up to the first other message.
 
     Args:
@@ -379,10 +403,10 @@ def unframe(
         missing: Payload bytes of a message begun earlier.
 
     Returns:
-        Bytes of `source` used, and the new values of `at`, `whole` and `missing`; `missing` is -1 at a message
-        whose length cannot be.
+        Bytes of `source` used, the new values of `at`, `whole` and `missing`, and how many messages begin here;
+        `missing` is -1 at one whose length cannot be.
     """
-    i = 0
+    i = rows = 0
     end = len(source)
     while True:
         if missing > 0:
@@ -405,7 +429,8 @@ def unframe(
             break
         missing = int(length) - 4
         i += 5
-    return i, at, whole, missing
+        rows += 1
+    return i, at, whole, missing, rows
 
 
 def _of_result(result: pq.abc.PGresult | None, place: str, doing: str) -> SourceError:

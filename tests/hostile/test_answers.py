@@ -99,6 +99,8 @@ CASES = {
     **{f"a question is a COPY ({kind})": (asked, [copy]) for kind, copy in _COPIES.items()},
     **{f"a copy ends with a COPY ({kind})": (copied, [_COPIES["H"] + _message(b"c", b"") + copy])
        for kind, copy in _COPIES.items()},
+    "a copy has fewer rows than it says": (copied, [_COPIES["H"] + _message(b"d", b"1\n") + _message(b"c", b"")
+                                                    + _message(b"C", b"COPY 2\0") + _READY]),
     **{f"a stream's question is a COPY ({kind})": (identified, [copy]) for kind, copy in _COPIES.items()},
     "a slot is made, and that is not the end": (created, [_CLOCK, _COLUMNS + _DONE]),
     "a slot that is made is a COPY": (created, [_CLOCK, _COPIES["H"]]),

@@ -174,7 +174,7 @@ def parse_frames(memory: Guarded, chance: random.Random) -> None:
     frames = (b"d\x00\x00\x00\x081\t2\n" + b"d\x00\x00\x00\x04") * 3 + b"Z\x00\x00\x00\x05I"
     source = memory.put(mutated(frames, chance), at_end=True)
     target = np.empty(len(source) + 64, np.uint8)
-    _, at, whole, missing = unframe(source, target, chance.randrange(32), 0, chance.choice([0, 0, 3, 2**31 - 5]))
+    _, at, whole, missing, _ = unframe(source, target, chance.randrange(32), 0, chance.choice([0, 0, 3, 2**31 - 5]))
     assert 0 <= whole <= at <= len(target)
     if missing < 0:
         raise DecodeError("a length that cannot be")

@@ -30,30 +30,48 @@ def framed(payloads):
 def test_any_cut_of_the_stream_gives_the_same_rows(rows, cuts):
     stream = framed(rows) + b"c\0\0\0\4"
     target = np.zeros(len(stream) + 1, np.uint8)
-    at = whole = missing = used_bytes = given_bytes = 0
+    at = whole = missing = used_bytes = given_bytes = begun = 0
     while used_bytes < len(stream) - 5:
         given_bytes = min(given_bytes + cuts[given_bytes % len(cuts)], len(stream))
         source = np.frombuffer(stream, np.uint8)[used_bytes:given_bytes]
-        used, at, whole, missing = copy_out.unframe(source, target, at, whole, missing)
+        used, at, whole, missing, new = copy_out.unframe(source, target, at, whole, missing)
         used_bytes += used
+        begun += new
         ends = set(np.cumsum([0, *map(len, rows)]).tolist())
         assert whole in ends
         assert whole <= at
     assert target[:at].tobytes() == b"".join(rows)
-    assert (whole, missing) == (at, 0)
+    assert (whole, missing, begun) == (at, 0, len(rows))
 
 
 def test_it_stops_before_any_other_message():
     source = np.frombuffer(framed([b"a\n"]) + b"E\0\0\0\4" + framed([b"b\n"]), np.uint8)
     target = np.zeros(64, np.uint8)
-    assert copy_out.unframe(source, target, 0, 0, 0) == (7, 2, 2, 0)
+    assert copy_out.unframe(source, target, 0, 0, 0) == (7, 2, 2, 0, 1)
 
 
 @pytest.mark.parametrize("length", [3, 0, (1 << 30) + 1, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_a_length_that_cannot_be_is_told(length: int):
     """Of a row that is said to have gigabytes all would be kept until the last."""
     source = np.frombuffer(framed([b"a\n"]) + b"d" + struct.pack("!I", length) + b"a", np.uint8)
-    assert copy_out.unframe(source, np.zeros(64, np.uint8), 0, 0, 0) == (7, 2, 2, -1)
+    assert copy_out.unframe(source, np.zeros(64, np.uint8), 0, 0, 0) == (7, 2, 2, -1, 1)
+
+
+#: With 3 digits: how many rows there were.
+END = b"c\0\0\0\4C\0\0\0\x0dCOPY %b\0Z\0\0\0\5I"
+
+
+@pytest.mark.parametrize("told", [b"001", b"003", b"no."])
+def test_rows_that_are_lost_or_come_twice_are_told(told: bytes):
+    """Nothing else would: without TLS what stands between may drop a whole message, or say it again."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(framed([b"1\n", b"2\n"]) + END % told)
+        flow = copy_out.Flow("there", "copy items")
+        pgconn = SimpleNamespace(socket=ours.fileno())
+        reader = copy_out._CopyReader(pgconn, place="there", doing="copy items", pace=None, flow=flow)
+        with pytest.raises(SourceError, match="there: cannot copy items: 2 rows came, and the server says that it"):
+            list(reader.rows("COPY items TO STDOUT", 1 << 20))
 
 
 SAID = [framed([b"a"]), b"N" + struct.pack("!i", 4)]
@@ -104,7 +122,7 @@ def test_a_server_that_rests_now_and_then_is_waited_for(monkeypatch: pytest.Monk
         for _ in range(10):
             theirs.sendall(framed([row] * 70))
             time.sleep(0.1)
-        theirs.sendall(b"c" + struct.pack("!i", 4) + b"Z" + struct.pack("!ic", 5, b"I"))
+        theirs.sendall(END % b"700")
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
