@@ -26,7 +26,7 @@ from kuvasz.verbs import check, plan
 from tests.support.lake import MemoryPipeline, group
 from tests.support.liar import LIES, liar
 from tests.support.postgres import Database, create_database, drop_database
-from tests.support.proxy import Proxy, proxy
+from tests.support.proxy import Proxy, proxy, url_through
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -78,7 +78,7 @@ def config(folder: Path, *groups: Mapping[str, Any]) -> Config:
 
 def through(between: Proxy, ill: Database) -> str:
     """The url of the ill one behind what stands before it; it may take its time to answer."""
-    return f"{ill.url.replace(f':{ill.server.port}/', f':{between.port}/')}?sslmode=disable&connect_timeout=600"
+    return url_through(ill, between.port, "sslmode=disable&connect_timeout=600")
 
 
 def mixed(well: Database, *urls: str) -> Mapping[str, Any]:

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+from tests.support.postgres import Database
+
 
 class Proxy:
     """Passes TCP connections on to a port of this machine.
@@ -111,3 +113,8 @@ def proxy(port: int, address: str = "127.0.0.1") -> Iterator[Proxy]:
         yield made
     finally:
         made.close()
+
+
+def url_through(database: Database, port: int, query: str) -> str:
+    """The url of a database behind what listens on another port before it, with the query of the url."""
+    return f"{database.url.replace(f':{database.server.port}/', f':{port}/')}?{query}"
