@@ -87,6 +87,8 @@ class MessageProxy:
 
     def close(self) -> None:
         """Stop, and end all connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else the thread that accepts keeps it
         self._listener.close()
         with self._lock:
             ends = list(self._open)
