@@ -19,6 +19,7 @@ from tests.support.load import TABLES, Load, fill_tables
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.process import Process
+from tests.support.stores import S3
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -33,20 +34,26 @@ def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
 
 
 class Roles:
-    """A process that reads, and one that applies."""
+    """A process that reads, and one that applies; their log is in a folder, or in a store if there is one."""
 
     def __init__(
-        self, sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process]
+        self,
+        sources: dict[str, Database],
+        coordinator: Database,
+        new_process: Callable[..., Process],
+        store: S3 | None = None,
     ) -> None:
         self.coordinator = coordinator
         self.sources = sources
         groups = group(sources, dict.fromkeys(TABLES))
-        self.apply = new_process(groups)
+        lake = {} if store is None else {"properties": store.properties}
+        self.apply = new_process(groups, lake=lake)
         self.log = self.apply.folder / "log"
-        cluster = {"coordinator": coordinator.url, "lease": "5s", "log": str(self.log)}
+        place = str(self.log) if store is None else f"s3://{store.bucket}/{self.apply.folder.name}"
+        cluster = {"coordinator": coordinator.url, "lease": "5s", "log": place}
         self.apply._cluster = {**cluster, "role": "apply"}
         self.apply.write_map(groups)
-        self.read = new_process(groups, cluster=cluster, lake_of=self.apply)
+        self.read = new_process(groups, cluster=cluster, lake=lake, lake_of=self.apply)
         for database in sources.values():
             fill_tables(database)
 
@@ -92,6 +99,14 @@ def roles(two_sources: dict[str, Database], coordinator: Database, new_process: 
     return Roles(two_sources, coordinator, new_process)
 
 
+def memory_mb(reader: psutil.Process) -> int:
+    """Return what a process has in memory, in MB, of its own and of the files that it runs."""
+    found = reader.memory_full_info()
+    size = found.rss >> 20
+    print(f"the reader takes {size} MB, {found.uss >> 20} of them its own, {reader.num_threads()} threads")
+    return size
+
+
 def test_one_reads_and_the_other_one_applies_and_each_is_killed(roles: Roles, spark_session: object) -> None:
     roles.start()
     with Load(roles.sources["eu"], 1), Load(roles.sources["us"], 2):
@@ -110,8 +125,7 @@ def test_one_reads_and_the_other_one_applies_and_each_is_killed(roles: Roles, sp
         roles.apply.start()
         roles.committed()
         reader = psutil.Process(roles.read.pid)
-        memory = reader.memory_info().rss >> 20
-        print(f"the reader takes {memory} MB, {reader.num_threads()} threads")
+        memory = memory_mb(reader)
         assert not reader.children(recursive=True), "there is no JVM"
         roles.read.kill()
         roles.apply.kill()
@@ -125,3 +139,26 @@ def test_one_reads_and_the_other_one_applies_and_each_is_killed(roles: Roles, sp
     roles.apply.terminate()
     roles.assert_equal(spark_session)
     assert memory <= MOST_MB
+
+
+def test_one_that_reads_into_a_store_is_as_small(
+    two_sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process], s3: S3,
+    spark_session: object,
+) -> None:  # fmt: skip
+    roles = Roles(two_sources, coordinator, new_process, s3)
+    roles.start()
+    reader = psutil.Process(roles.read.pid)
+    with Load(roles.sources["eu"], 1), Load(roles.sources["us"], 2):
+        roles.committed(20)
+        memory = memory_mb(reader)
+    roles.wait_applied()
+    roles.apply.wait_until(lambda: not objects(s3, roles), "no object is left")
+    roles.read.terminate()
+    roles.apply.terminate()
+    roles.assert_equal(spark_session)
+    assert memory <= MOST_MB
+
+
+def objects(s3: S3, roles: Roles) -> list[str]:
+    """What a store has of the log; not the empty object where PyArrow had a folder."""
+    return [key for key in s3.keys(f"{roles.apply.folder.name}/") if not key.endswith("/")]

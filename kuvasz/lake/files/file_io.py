@@ -1,4 +1,4 @@
-"""PyIceberg's access to the files of a store, opened once per process; folders of this machine need none of it."""
+"""The access to the files of a store, opened once per process; PyIceberg's but for S3 and folders of this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kuvasz.config.secrets import LiveTexts
 from kuvasz.lake.files.folder_files import Files, FolderFiles
+from kuvasz.lake.files.s3_files import StoreFiles, is_s3
 from kuvasz.lake.files.store_access import StoreAccess
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def is_plain(properties: Mapping[str, str], location: str) -> bool:
     return location.startswith("file://") and _CHOSEN not in properties
 
 
+def needs_pyiceberg(properties: Mapping[str, str], location: str) -> bool:
+    """Return whether a location is reached through PyIceberg alone."""
+    return not is_plain(properties, location) and (_CHOSEN in properties or not is_s3(properties, location))
+
+
 def preload() -> None:
     """Load PyIceberg for whoever needs it."""
     import pyiceberg.io.pyarrow  # noqa: F401
@@ -44,22 +50,20 @@ def file_io(properties: Mapping[str, str], location: str) -> Files:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _file_io(properties: tuple[tuple[str, str], ...], scheme: str) -> Files:
-    told = dict(properties)
-    if is_plain(told, f"{scheme}://"):
+    told, location = dict(properties), f"{scheme}://"
+    if is_plain(told, location):
         return FolderFiles(told)
+    if not needs_pyiceberg(told, location):
+        return StoreFiles(told)
     from pyiceberg.io import load_file_io
-    from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    from kuvasz.lake.files.single_put import StoreFiles
-
-    found = load_file_io(told, f"{scheme}://")
-    return StoreFiles(told) if type(found) is PyArrowFileIO else found
+    return load_file_io(told, location)
 
 
 def listing(properties: Mapping[str, str], location: str) -> tuple[FileSystem, str] | None:
     """Return what lists a folder, and how it is called there; None for another kind of FileIO, which cannot list."""
     store = file_io(properties, location)
-    if isinstance(store, FolderFiles):
+    if isinstance(store, FolderFiles | StoreFiles):
         return store.found(location)
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -69,4 +73,4 @@ def listing(properties: Mapping[str, str], location: str) -> tuple[FileSystem, s
     return store.fs_by_scheme(scheme, host), path
 
 
-__all__ = ["PRELOADED", "file_io", "is_plain", "listing", "preload"]
+__all__ = ["PRELOADED", "file_io", "is_plain", "listing", "needs_pyiceberg", "preload"]

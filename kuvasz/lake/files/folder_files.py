@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem, LocalFileSystem
 
 #: What PyIceberg calls the size of a buffer, and what it is when nobody says otherwise.
-_BUFFER_SIZE = "buffer-size"
-_BUFFER_BYTES = 1 << 20
+BUFFER_SIZE = "buffer-size"
+BUFFER_BYTES = 1 << 20
 
 
 class FileToRead(Protocol):
@@ -62,7 +62,7 @@ class FolderFiles:
         from pyarrow.fs import LocalFileSystem  # which who only knows of folders need not wait for
 
         self._store = LocalFileSystem()
-        self._buffer = int(properties.get(_BUFFER_SIZE, _BUFFER_BYTES))
+        self._buffer = int(properties.get(BUFFER_SIZE, BUFFER_BYTES))
 
     def new_input(self, location: str) -> FolderFile:
         """Return a file to read."""
@@ -140,4 +140,6 @@ def path_of(location: str) -> str:
     return f"{found.netloc}{found.path}"
 
 
-__all__ = ["FileToRead", "FileToWrite", "Files", "FolderFile", "FolderFiles", "path_of"]
+__all__ = [
+    "BUFFER_BYTES", "BUFFER_SIZE", "FileToRead", "FileToWrite", "Files", "FolderFile", "FolderFiles", "path_of",
+]  # fmt: skip

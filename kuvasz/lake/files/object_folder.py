@@ -1,7 +1,7 @@
 """A folder of objects in a lake's store, or of files where the warehouse is a folder: written once, read in ranges.
 
-Through PyIceberg's FileIO, so without a JVM, and wherever the lake's own files go. That is loaded for a store alone:
-it takes memory that a process which reads sources needs for nothing else.
+Without a JVM, and wherever the lake's own files go. What reaches a store is loaded for a store alone: it takes memory
+that a process which reads sources needs for nothing else.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class ObjectFolder:
         try:
             with self._io.new_output(f"{self._location}/{name}").create(overwrite=True) as stream:
                 stream.write(data)
+            _give_back()
         except OSError:
             raise
         except Exception as error:  # a store's client has errors of its own
@@ -112,6 +113,13 @@ class ObjectFolder:
         store, path = lister
         found = store.get_file_info(FileSelector(path, allow_not_found=True))
         return [info.base_name for info in found if info.is_file]
+
+
+def _give_back() -> None:
+    """Give the system back what a part of an upload took: PyArrow's pool keeps 10 MB for each thread that had one."""
+    from pyarrow import default_memory_pool
+
+    default_memory_pool().release_unused()
 
 
 def _write(folder: Path, name: str, data: bytes) -> None:

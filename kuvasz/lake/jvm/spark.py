@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from kuvasz.config.model import CatalogType, Config
 from kuvasz.config.secrets import SECRET_NAME, is_secret_name
 from kuvasz.errors import LakeError
-from kuvasz.lake.files.file_io import PRELOADED, is_plain
+from kuvasz.lake.files.file_io import PRELOADED, needs_pyiceberg
 from kuvasz.lake.java import jars, names
 from kuvasz.lake.java.class_archive import archive_of, option_to_use
 from kuvasz.lake.java.output import SparkOutput
@@ -171,7 +171,8 @@ def settings(config: Config) -> dict[str, str]:
     elif not config.spark.why_insecure:
         chosen |= CLUSTER_DEFAULTS
     chosen |= jars.settings(jars.coordinates(config), is_local=is_local)
-    if not is_plain(config.lake.properties, config.lake.warehouse_location):
+    lake = config.lake
+    if lake.vends_credentials or needs_pyiceberg(lake.properties, lake.warehouse_location):
         chosen[f"spark.executorEnv.{PRELOADED}"] = "1"
     chosen[catalog] = "org.apache.iceberg.spark.SparkCatalog"
     chosen |= {f"{catalog}.{name}": value for name, value in catalog_properties(config).items()}

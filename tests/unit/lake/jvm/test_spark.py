@@ -128,7 +128,8 @@ def test_ivy_brings_no_jar_that_has_no_digest(
 
 @pytest.mark.parametrize(
     ("lake", "is_told"),
-    [({"warehouse": "/lake"}, False), ({"warehouse": "file:///lake"}, False), ({"warehouse": "s3://lake"}, True),
+    [({"warehouse": "/lake"}, False), ({"warehouse": "file:///lake"}, False), ({"warehouse": "s3://lake"}, False),
+     ({"warehouse": "gs://lake"}, True),
      ({"warehouse": "/lake", "properties": {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}}, True)],
 )  # fmt: skip
 def test_python_workers_are_forked_with_pyiceberg_where_they_need_it(
