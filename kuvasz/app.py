@@ -14,6 +14,7 @@ import functools
 import os
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
+from pathlib import Path
 
 from kuvasz import failpoints
 from kuvasz.config import names
@@ -22,6 +23,7 @@ from kuvasz.config.model import Config, CopyLimits, OnLakeRewound, PipelineConfi
 from kuvasz.config.sources import Source
 from kuvasz.errors import LakeRewound, MapBusy, Retry
 from kuvasz.events import Event, EventLog
+from kuvasz.index import seed as index_seed
 from kuvasz.lake.files import store_access
 from kuvasz.lake.files.object_folder import ObjectFolder
 from kuvasz.lake.iceberg.lake import IcebergLake
@@ -32,10 +34,11 @@ from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.warmup import warm
 from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.budget import Budget
+from kuvasz.state.lakes.index_secret import SharedIndexSecret
 from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
 from kuvasz.state.staged.ports import LogIndex
-from kuvasz.state.store import log_index, state_of, table_owners
+from kuvasz.state.store import index_secret, log_index, state_of, table_owners
 from kuvasz.state.tables import TableStates
 from kuvasz.state.verdicts.verdicts import Verdicts
 from kuvasz.sync import map_change
@@ -383,6 +386,8 @@ class App:
     def _open_lake(self) -> None:
         begin = time.monotonic()
         _log.tell(Event.LAKE_OPENING)
+        if self._holds_lease and (secret := index_secret(self.config)) is not None:
+            _share_seed(self.config.pipeline.state_folder / "index", secret)
         self.lake.open()
         if self._staged is not None:
             self._staged.open()
@@ -476,6 +481,12 @@ def _staged(config: Config, sources: int, *, is_shared: bool) -> StagedLog | Non
         index, store, interval_s=cluster.log_interval, object_bytes=cluster.log_bytes, sources=sources,
         role=cluster.role, is_shared=is_shared, secrets=config.pipeline.sealing_secrets,
     )  # fmt: skip
+
+
+def _share_seed(folder: Path, shared: SharedIndexSecret) -> None:
+    """Have the indexes of this machine go by the secret of all; with one of its own it can read no other's."""
+    with contextlib.suppress(OSError):  # the first table that is loaded says so
+        index_seed.replace(folder, shared.agree(index_seed.secret_of(folder)))
 
 
 def _tell_ended(claims: GroupClaims | None, config: Config) -> None:

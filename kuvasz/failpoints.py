@@ -57,6 +57,8 @@ NAMES = (
     "shutdown",
     "before_checkpoint",
     "after_checkpoint",
+    "index_runs_kept",
+    "index_kept",
     "cut_tagged",
     "before_rewrite",
     "after_rewrite",

@@ -217,6 +217,9 @@ def _staged(config: Config) -> Iterator[Problem]:
         if f"/{part}/" in f"{config.cluster.name}/":
             yield Problem(path=("cluster", "name"), message=f"must not have /{part} in it, which stands for {who}")
     yield from _log_group(config.cluster)
+    if config.cluster.indexes is not None and config.cluster.coordinator is None:
+        message = "needs cluster.coordinator: one process has them on its own disk"
+        yield Problem(path=("cluster", "indexes"), message=message)
     if config.cluster.log is None:
         if config.cluster.role is not ClusterRole.ALL:
             message = f"cannot be {config.cluster.role} without cluster.log, by which changes go to the other one"

@@ -799,6 +799,10 @@ def _hosts(name: str) -> set[str]:
     return {host.strip() for host in name.split(",")}
 
 
+def _location(place: str | None) -> str | None:
+    return place if place is None or "://" in place else f"file://{Path(place).absolute()}"
+
+
 class ClusterConfig(Section):
     """Several processes with one map, of which one replicates and the others stand by to take over."""
 
@@ -828,6 +832,10 @@ class ClusterConfig(Section):
     log_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 16 * _MB
     """And as soon as it is so much. Twice as much may wait in memory when the store cannot be written."""
 
+    indexes: kinds.Text | None = None
+    """A folder in the lake's store, such as `s3://lake/_kuvasz/indexes`, in which indexes of tables are kept: who
+    takes a table over need not read all of its keys. None of it is a value of a row. Without it they are read."""
+
     group: kinds.Text | None = None
     """A second deployment, with a lake of its own, that applies what the first one's processes stage: `blue`. It has
     no slots of its own, and all that it remembers is its own. `kuvasz cluster retire blue` ends it."""
@@ -839,16 +847,19 @@ class ClusterConfig(Section):
 
     def anchored(self, folder: Path) -> ClusterConfig:
         """Return the same with absolute paths; see `Config.anchored`."""
-        if self.log is None or "://" in self.log:
-            return self
-        return self.model_copy(update={"log": _from(folder, self.log)})
+        told = {"log": self.log, "indexes": self.indexes}
+        paths = {name: _from(folder, place) for name, place in told.items() if place and "://" not in place}
+        return self.model_copy(update=paths) if paths else self
 
     @property
     def log_location(self) -> str | None:
         """The folder of the log with its scheme, which for a path is ``file://``; None if there is none."""
-        if self.log is None or "://" in self.log:
-            return self.log
-        return f"file://{Path(self.log).absolute()}"
+        return _location(self.log)
+
+    @property
+    def indexes_location(self) -> str | None:
+        """The folder of indexes with its scheme, as `log_location`."""
+        return _location(self.indexes)
 
 
 class WebhookConfig(Section):

@@ -51,6 +51,15 @@ def read(folder: Path) -> Manifest | None:
         data = (folder / NAME).read_bytes()
     except FileNotFoundError:
         return None
+    return parse(data)
+
+
+def parse(data: bytes) -> Manifest:
+    """Return a manifest of its bytes, as `rendered` made them.
+
+    Raises:
+        DamagedManifestError: It cannot be made sense of.
+    """
     head, _, body = data.partition(b"\n")
     if head != _crc(body):
         raise DamagedManifestError("the checksum of the manifest is another")
@@ -64,13 +73,18 @@ def read(folder: Path) -> Manifest | None:
         raise DamagedManifestError(f"the manifest cannot be read: {error!r}") from error
 
 
-def write(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest, durably. What it names must be durable before."""
+def rendered(manifest: Manifest) -> bytes:
+    """Return the bytes of a manifest."""
     value = {"format": _FORMAT, **dataclasses.asdict(manifest)}
     body = json.dumps(value, separators=(",", ":")).encode()
+    return _crc(body) + b"\n" + body
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest, durably. What it names must be durable before."""
     fresh = folder / f"{NAME}.new"
     with fresh.open("wb") as file:
-        file.write(_crc(body) + b"\n" + body)
+        file.write(rendered(manifest))
         file.flush()
         os.fsync(file.fileno())
     # The run files' names must be in the folder before the manifest that counts on them.

@@ -33,16 +33,31 @@ def secret_of(folder: Path) -> bytes:
         return kept.read_bytes()
     private_folder.make_state(folder)
     fresh = folder / f"{NAME}.{os.getpid()}.{secrets.token_hex(4)}"
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
+        _write(fresh, secrets.token_bytes(_BYTES))
         _put(fresh, kept)
     finally:
         fresh.unlink(missing_ok=True)
     return kept.read_bytes()
+
+
+def replace(folder: Path, secret: bytes) -> None:
+    """Have a folder of indexes have another secret: what was hashed with the one before is not believed any more.
+
+    Raises:
+        OSError: It cannot be kept.
+    """
+    if secret_of(folder) != secret:
+        fresh = folder / f"{NAME}.{os.getpid()}.{secrets.token_hex(4)}"
+        _write(fresh, secret)
+        fresh.replace(folder / NAME)
+
+
+def _write(fresh: Path, secret: bytes) -> None:
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secret)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _put(fresh: Path, kept: Path) -> None:
@@ -66,4 +81,4 @@ def mark(seed: bytes) -> str:
     return hashlib.blake2b(seed, digest_size=8, person=b"kuvasz.seed").hexdigest()
 
 
-__all__ = ["NAME", "mark", "of_table", "secret_of"]
+__all__ = ["NAME", "mark", "of_table", "replace", "secret_of"]

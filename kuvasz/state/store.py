@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.state.coordinator.pieces import SharedPieces
     from kuvasz.state.coordinator.store import CoordinatorStore
+    from kuvasz.state.lakes.index_secret import SharedIndexSecret
     from kuvasz.state.lakes.ports import TableOwners
     from kuvasz.state.ports import ClusterMember, StateStore
     from kuvasz.state.shares.ports import GroupHolders
@@ -65,6 +66,12 @@ def table_owners(config: Config) -> TableOwners | None:
     return None if found is None or config.cluster.log is None else found.table_owners
 
 
+def index_secret(config: Config) -> SharedIndexSecret | None:
+    """Return the secret of the indexes of a cluster whose processes keep them for each other; None: they do not."""
+    found = _cluster(config)
+    return None if found is None or config.cluster.indexes is None else found.index_secret
+
+
 def group_holders(config: Config) -> GroupHolders | None:
     """Return who applies which groups of the map; None if the map knows of no cluster."""
     found = _cluster(config)
@@ -86,4 +93,7 @@ def _cluster(config: Config) -> CoordinatorStore | None:
         return _clusters[key]
 
 
-__all__ = ["cluster_member", "group_holders", "log_groups", "log_index", "shared_pieces", "state_of", "table_owners"]
+__all__ = [
+    "cluster_member", "group_holders", "index_secret", "log_groups", "log_index", "shared_pieces", "state_of",
+    "table_owners",
+]  # fmt: skip

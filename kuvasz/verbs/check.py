@@ -76,6 +76,11 @@ _COORDINATOR = Condition(
     name="coordinator", needed="an answer, and tables of kuvasz or room for them", prove=coordinator.prove
 )
 
+#: Where indexes are kept for whoever has a table next.
+_INDEXES = Condition(
+    name="indexes", needed="written, listed, read and removed", prove=log_store.prove_indexes
+)  # fmt: skip
+
 #: Where changes are staged.
 _LOG = Condition(name="log", needed="written, listed, read and removed", prove=log_store.prove)
 
@@ -518,6 +523,7 @@ def _lake(config: Config) -> list[Finding]:
         *(_prove(_LAKE, one, config) for one in _OF_LAKE),
         *([_prove(_LAKE, _GROUPS, config)] if is_asked else []),
         *([] if config.cluster.log is None else [_prove(_LAKE, one, config) for one in (_LOG, _OWN)]),
+        *([] if config.cluster.indexes is None else [_prove(_LAKE, _INDEXES, config)]),
         *(_untried(what) for what in conditions.untried(config)),
         *(_asked_at_start(name) for name in config.lake.asked_at_start),
     ]

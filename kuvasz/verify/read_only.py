@@ -18,6 +18,7 @@ from kuvasz.config import names
 from kuvasz.config.model import Config
 from kuvasz.errors import ForeignChange, InternalError, OutcomeUnknown, TableError, place_of
 from kuvasz.fold.difference import Difference, find
+from kuvasz.index.kept import IndexPlace
 from kuvasz.lake.commit.history import HistoryWriter
 from kuvasz.lake.compare import strays
 from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
@@ -95,11 +96,11 @@ class ReadOnlyLake:
             return None
         assert self._session is not None
         expressions = Expressions(self._session)
-        folder = self._folder / "index"
+        place = IndexPlace(folder=self._folder / "index")
         if target.type is not TableType.HISTORY:
-            return LakeTable(found, target, self._properties, folder, _no_keys, expressions)
+            return LakeTable(found, target, self._properties, place, _no_keys, expressions)
         readers = Readers(self._jobs, self._properties)
-        return LakeTable(found, target, self._properties, folder, readers.keys, expressions, readers.versions)
+        return LakeTable(found, target, self._properties, place, readers.keys, expressions, readers.versions)
 
     def comparison(
         self,

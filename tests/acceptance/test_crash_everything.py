@@ -30,6 +30,7 @@ from tests.support.failpoints import (
     DAILY,
     ERASING,
     EXCHANGING,
+    KEEPING,
     KILLS,
     KILLS_WHILE_IT_STOPS,
     PARKING,
@@ -67,7 +68,7 @@ SIDS = ("eu", "us", "ap")
 
 def test_every_point_kills_in_some_test() -> None:
     streaming = {*STREAMING, *STAGING, *REJECTING, *CUTTING}
-    tried = {*COPYING, *streaming, *STOPPING, *PARKING, *REPAIRING, *DAILY, *ERASING, *UPGRADING}
+    tried = {*COPYING, *streaming, *STOPPING, *PARKING, *REPAIRING, *DAILY, *ERASING, *UPGRADING, *KEEPING}
     assert tried == set(failpoints.NAMES)
     fixed = (*KILLS, *KILLS_WHILE_IT_STOPS, *EXCHANGING)
     assert {point.partition(":")[0] for point in fixed} == {*COPYING, *STREAMING, *STOPPING}

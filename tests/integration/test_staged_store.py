@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,6 +52,17 @@ def test_objects_are_written_read_in_ranges_listed_and_removed(folder: ObjectFol
     assert folder.names() == []
     with pytest.raises(FileNotFoundError):
         folder.get("a.log", 0, 1)
+
+
+def test_files_are_written_and_read_piece_by_piece(folder: ObjectFolder, tmp_path: Path) -> None:
+    large = bytes(range(256)) * (6 << 13)  # three pieces
+    (tmp_path / "file").write_bytes(large)
+    with (tmp_path / "file").open("rb") as file:
+        folder.upload("a.run", file)
+    folder.download("a.run", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == large
+    with pytest.raises(FileNotFoundError):
+        folder.download("gone.run", tmp_path / "back")
 
 
 def test_a_log_is_staged_and_read_by_the_next_process(folder: ObjectFolder) -> None:

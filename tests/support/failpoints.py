@@ -22,6 +22,9 @@ STREAMING = (
 #: Passed when it is told to stop.
 STOPPING = ("shutdown", "before_checkpoint", "after_checkpoint")
 
+#: Passed where an index is kept in a store.
+KEEPING = ("index_runs_kept", "index_kept")
+
 #: Passed where changes are staged.
 STAGING = ("before_stage", "object_written", "staged")
 

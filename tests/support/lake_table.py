@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from kuvasz.fold.keys import Keys
+from kuvasz.index.kept import IndexCheckpoints, IndexPlace
 from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import table_identity
@@ -70,17 +71,20 @@ class World:
         *,
         key: tuple[str, ...] = ("id",),
         target: Target | None = None,
+        kept: IndexCheckpoints | None = None,
     ) -> None:
         self.target = target or Target(name="shop.items", type=kind)
         self.iceberg = Iceberg(self.target, key)
         self.folder = folder
+        self.kept = kept
         self.keys: dict[str, Keys] = {}
         self.read: list[str] = []
         self.table = self.start()
 
     def start(self) -> LakeTable:
         iceberg, expressions = cast("Any", self.iceberg), cast("Any", None)  # what a table needs of them
-        self.table = LakeTable(iceberg, self.target, {}, self.folder, lambda _: self._read, expressions)
+        place = IndexPlace(folder=self.folder, kept=lambda _: self.kept)
+        self.table = LakeTable(iceberg, self.target, {}, place, lambda _: self._read, expressions)
         return self.table
 
     def _read(self, files: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kuvasz.errors import ConfigError, LakeError, place_of
+from kuvasz.index.kept import IndexPlace
 from kuvasz.lake.about.tables import EVENTS, REJECTS, SOURCES, TABLES
 from kuvasz.lake.about.writer import AboutWriter
 from kuvasz.lake.erasure.table_erasure import TableErasure
@@ -179,9 +180,8 @@ class Erasure:
             maintainer.stop()
 
     def _table(self, found: IcebergTable, target: Target) -> LakeTable:
-        return LakeTable(
-            found, target, self._access, self._folder / "index", no_keys, Expressions(self._session)
-        )  # fmt: skip
+        place = IndexPlace(folder=self._folder / "index")
+        return LakeTable(found, target, self._access, place, no_keys, Expressions(self._session))
 
 
 @contextlib.contextmanager

@@ -186,6 +186,8 @@ class TableErasure:
     def _forget_sources(self) -> None:
         table = self._table
         with table.lock:
+            # Other machines have indexes, with hashes of keys: they are not to be believed, nor kept in the store.
+            table.table.set_properties(notes.seen_set_back())
             for source in self._sources():
                 table.forget_position(source, is_gone=True)
                 table.table.remove_properties([notes.PUBLISHED_PREFIX + source, notes.SKIPPED_PREFIX + source])

@@ -7,18 +7,24 @@ that a process which reads sources needs for nothing else.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kuvasz import private_folder
+from kuvasz.index.kept import IndexCheckpoints
 
 if TYPE_CHECKING:
+    from kuvasz.config.model import Config
     from kuvasz.lake.files.folder_files import Files
 
 _FILE: Final = "file://"
 _TEMPORARY: Final = ".part"
+
+#: Bytes of a file that are in memory at a time.
+_PIECE: Final = 4 << 20
 
 #: A removal is a round trip; a store's client has some 25 connections.
 _AT_ONCE: Final = 24
@@ -51,12 +57,20 @@ class ObjectFolder:
 
     def put(self, name: str, data: bytes) -> None:
         """See `ObjectStore.put`."""
+        self._put(name, (data,))
+
+    def upload(self, name: str, file: BinaryIO) -> None:
+        """Write an object of what a file has, a piece of it in memory at a time; see `put`."""
+        self._put(name, iter(lambda: file.read(_PIECE), b""))
+
+    def _put(self, name: str, pieces: Iterable[bytes]) -> None:
         if self._path is not None:
-            _write(self._path, name, data)
+            _write(self._path, name, pieces)
             return
         try:
             with self._io.new_output(f"{self._location}/{name}").create(overwrite=True) as stream:
-                stream.write(data)
+                for piece in pieces:
+                    stream.write(piece)
             _give_back()
         except OSError:
             raise
@@ -73,6 +87,28 @@ class ObjectFolder:
             with self._io.new_input(f"{self._location}/{name}").open() as stream:
                 stream.seek(at)
                 return bytes(stream.read(size))
+        except OSError:
+            raise
+        except Exception as error:  # a store's client has errors of its own
+            raise OSError(f"{self.place}/{name} cannot be read: {error}") from error
+
+    def download(self, name: str, to: Path) -> None:
+        """Make a file of what an object has, a piece of it in memory at a time.
+
+        Args:
+            name: The name of the object.
+            to: The file.
+
+        Raises:
+            OSError: It cannot be read or written; so for FileNotFoundError.
+        """
+        if self._path is not None:
+            shutil.copyfile(self._path / name, to)
+            return
+        try:
+            with self._io.new_input(f"{self._location}/{name}").open() as stream, to.open("wb") as file:
+                while piece := stream.read(_PIECE):
+                    file.write(piece)
         except OSError:
             raise
         except Exception as error:  # a store's client has errors of its own
@@ -115,6 +151,18 @@ class ObjectFolder:
         return [info.base_name for info in found if info.is_file]
 
 
+def kept_index(config: Config, properties: Mapping[str, str], uuid: str) -> IndexCheckpoints | None:
+    """Return what the store has of a table's index; None if nobody keeps any there.
+
+    Args:
+        config: The whole configuration.
+        properties: The properties of the lake's FileIO.
+        uuid: The table's.
+    """
+    place = config.cluster.indexes_location
+    return None if place is None else IndexCheckpoints(ObjectFolder(f"{place.rstrip('/')}/{uuid}", properties))
+
+
 def _give_back() -> None:
     """Give the system back what a part of an upload took: PyArrow's pool keeps 10 MB for each thread that had one."""
     from pyarrow import default_memory_pool
@@ -122,12 +170,13 @@ def _give_back() -> None:
     default_memory_pool().release_unused()
 
 
-def _write(folder: Path, name: str, data: bytes) -> None:
+def _write(folder: Path, name: str, pieces: Iterable[bytes]) -> None:
     """Write a file so that it is there as a whole, or not at all, whatever happens."""
     private_folder.make_state(folder)
     part = folder / f"{name}{_TEMPORARY}"
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
+        for piece in pieces:
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())
     part.replace(folder / name)
@@ -138,4 +187,4 @@ def _write(folder: Path, name: str, data: bytes) -> None:
         os.close(descriptor)
 
 
-__all__ = ["ObjectFolder"]
+__all__ = ["ObjectFolder", "kept_index"]

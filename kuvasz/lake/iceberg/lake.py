@@ -28,6 +28,7 @@ from kuvasz.lake.copies.turns import CopyTurns
 from kuvasz.lake.iceberg import joint_commits
 from kuvasz.lake.iceberg.branches import IcebergBranches
 from kuvasz.lake.iceberg.engine import Engine
+from kuvasz.lake.iceberg.index_keeper import IndexUpkeep
 from kuvasz.lake.iceberg.maintenance import IcebergMaintenance
 from kuvasz.lake.iceberg.source_notes import IcebergSourceNotes
 from kuvasz.lake.iceberg.tables import Tables
@@ -85,6 +86,7 @@ class IcebergLake(Lake):
         self.maintenance = IcebergMaintenance(config, self.engine, self._tables, self.about.tables)
         self._write_stage: WriteStage | None = None
         self._commit_stage: CommitStage | None = None
+        self._keeper: IndexUpkeep | None = None
         self._is_warm = False
 
     def warm_up(self) -> None:
@@ -118,6 +120,9 @@ class IcebergLake(Lake):
             engine.access, pipeline.state_folder, tells=tells, joint=joint, keep_rejected=self.about.keep_rejected,
         )  # fmt: skip
         self.about.start(tables.about)
+        if self._config.cluster.indexes is not None:
+            self._keeper = IndexUpkeep(self._config, engine.access, tables)
+            self._keeper.start()
         self.maintenance.start()
 
     @override
@@ -126,6 +131,8 @@ class IcebergLake(Lake):
         if self._commit_stage is not None:
             self._commit_stage.close()
         self.maintenance.stop()
+        if self._keeper is not None:
+            self._keeper.stop()
         self.about.stop()
         self._tables.close()
         self.engine.close()

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from kuvasz.config import names
 from kuvasz.errors import KuvaszError, LakeError, LateCommit, TableGone, TableStuck, place_of
+from kuvasz.index.kept import IndexPlace
 from kuvasz.lake.executors.expressions import Expressions
+from kuvasz.lake.files.object_folder import kept_index
 from kuvasz.lake.format import layout, source_positions, table_identity
 from kuvasz.lake.format.binding import Feeds
 from kuvasz.lake.format.schema import SID, bounded, wanted
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kuvasz.config.model import Config
+    from kuvasz.index.kept import IndexCheckpoints
     from kuvasz.lake.about.tables import AboutTable
     from kuvasz.lake.iceberg.engine import Engine
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
@@ -206,12 +209,15 @@ class Tables:
             found,
             target,
             self._engine.access,
-            self._config.pipeline.state_folder / "index",
+            IndexPlace(folder=self._config.pipeline.state_folder / "index", kept=self._kept),
             readers.keys,
             Expressions(self._engine.session),
             readers.versions,
             None if target.name.rpartition(".")[0] == self._config.lake.about else self._witness,
         )
+
+    def _kept(self, uuid: str) -> IndexCheckpoints | None:
+        return kept_index(self._config, self._engine.access, uuid)
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
         fields = wanted(target, relation)

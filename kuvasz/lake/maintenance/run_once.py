@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kuvasz.config.model import Config
 from kuvasz.errors import KuvaszError
 from kuvasz.fold.keys import Keys
+from kuvasz.index.kept import IndexPlace
 from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
@@ -59,7 +60,8 @@ def maintain(
                 try:
                     found = catalog.load(target.name)
                     if found is not None:
-                        table = LakeTable(found, target, access, Path(folder), no_keys, Expressions(own))
+                        place = IndexPlace(folder=Path(folder))
+                        table = LakeTable(found, target, access, place, no_keys, Expressions(own))
                         outcomes.append(maintainer.run(table, full=full))
                 except KuvaszError as error:
                     outcomes.append((target.name, error))

@@ -5,18 +5,23 @@ The index is a cache: without a checkpoint the keys are read from the table agai
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from kuvasz import failpoints
 from kuvasz.events import Event, EventLog
+from kuvasz.index import kept, manifest
 from kuvasz.index import seed as index_seed
 from kuvasz.lake.files.files import FileEntry
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kuvasz.index.kept import IndexCheckpoints
     from kuvasz.index.positions import PositionIndex
     from kuvasz.lake.definition.definition import Definition
     from kuvasz.lake.files.files import FileTable
@@ -42,14 +47,49 @@ class Checkpoints:
     Args:
         definition: What the table is; its lock is held.
         files: Its files.
+        others: What processes keep of it in the store, for whoever has the table next; None: nobody does.
     """
 
-    def __init__(self, definition: Definition, files: FileTable) -> None:
+    def __init__(self, definition: Definition, files: FileTable, others: IndexCheckpoints | None = None) -> None:
         #: the word that is another one each time someone set the table back; empty: nobody has
         self.set_back = ""
         self._definition = definition
         self._files = files
+        self._others = others
         self._unsaved = 0  #: entries since the last one
+
+    def bring(self, folder: Path) -> None:
+        """Put what the store has in the place of an index on disk that is older, or none; once for each table.
+
+        Args:
+            folder: The index's, which nobody has open.
+        """
+        others, self._others, begin = self._others, None, time.monotonic()
+        if others is None:
+            return
+        name = self._definition.name
+        try:
+            found = others.bring(folder, lambda tag: self._is_better(tag, folder))
+        except kept.Unusable as error:  # also what a process removed meanwhile that has just kept a newer one
+            _log.tell(Event.INDEX_LEFT, table=name, store=others.place, error=str(error))
+            return
+        if found is not None:
+            rows, seconds = sum(run.rows for run in found.runs), round(time.monotonic() - begin, 2)
+            _log.tell(Event.INDEX_BROUGHT, table=name, store=others.place, rows=rows, seconds=seconds)
+
+    def _is_better(self, tag: Mapping[str, Any], folder: Path) -> bool:
+        """Whether a checkpoint is worth more than what is on disk: what can be read, and describes a later state."""
+        if not self._is_readable(tag):
+            return False
+        try:
+            own = manifest.read(folder)
+        except manifest.DamagedManifestError:
+            return True
+        return own is None or not self._is_readable(own.tag) or own.tag["sequence"] < tag["sequence"]
+
+    def _is_readable(self, tag: Mapping[str, Any]) -> bool:
+        """Whether the keys of a checkpoint were hashed as they are now, and nobody set the table back since."""
+        return tag.get(_SEED) == index_seed.mark(self._definition.seed) and tag.get(_SET_BACK, "") == self.set_back
 
     def recall(self, index: PositionIndex) -> tuple[int | None, int]:
         """Take the table's files as they were at the checkpoint of an index that was just opened.
@@ -63,9 +103,7 @@ class Checkpoints:
         now = (self._definition.schema.schema_id, True)
         # Whole rows are hashed, and rows have other columns now, or lacked their defaults.
         is_other = self._definition.is_bag and (tag.get("schema"), _DEFAULTS in tag) != now
-        is_other |= tag.get(_SET_BACK, "") != self.set_back
-        is_other |= tag.get(_SEED) != index_seed.mark(self._definition.seed)
-        if is_other or not self._take_files(tag):
+        if is_other or not self._is_readable(tag) or not self._take_files(tag):
             index.clear()
             return None, 0
         return tag.get("snapshot"), tag.get("sequence", 0)

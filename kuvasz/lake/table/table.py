@@ -35,6 +35,7 @@ from kuvasz.ports import Target
 from kuvasz.state.ports import Witness
 
 if TYPE_CHECKING:
+    from kuvasz.index.kept import IndexPlace
     from kuvasz.lake.jvm.jvm_calls import CurrentState
 
 _log = EventLog(__name__)
@@ -50,7 +51,7 @@ class LakeTable:
         table: The Iceberg table.
         target: What the map says of it.
         properties: The properties of the FileIO.
-        index_folder: Where indexes live.
+        indexes: Where indexes live.
         read_keys: Reads the keys of data files again, on executors.
         expressions: Checks those of the map.
         read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
@@ -63,7 +64,7 @@ class LakeTable:
         table: IcebergTable,
         target: Target,
         properties: Mapping[str, str],
-        index_folder: Path,
+        indexes: IndexPlace,
         read_keys: Callable[[Definition], ReadKeys],
         expressions: Expressions,
         read_versions: Callable[[Definition], ReadVersions] | None = None,
@@ -71,13 +72,14 @@ class LakeTable:
     ) -> None:
         self.lock = TableLock(target.name)
         self.table = table
-        self.definition = definition = Definition(table, target, properties, _secret(index_folder))
+        self.definition = definition = Definition(table, target, properties, _secret(indexes.folder))
         self.notes = Notes(table)
         self.positions: dict[str, SourcePosition] = position_properties.parse(table.properties, target.name)
         self.open = OpenTransactions(definition)
         self.index = TableIndex(
-            table, definition, self.open, index_folder / table.uuid,
+            table, definition, self.open, indexes.folder / table.uuid,
             read_keys(definition), read_versions(definition) if read_versions is not None else None,
+            indexes.kept(table.uuid),
         )  # fmt: skip
         self.columns = Columns(table, definition, self.index.reset, self.positions, expressions, self.forget_position)
         self.past = Past(target.name, table, self.positions, self.index, witness)

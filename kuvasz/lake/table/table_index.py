@@ -25,6 +25,7 @@ from kuvasz.lake.table.source_files import SourceFiles
 
 if TYPE_CHECKING:
     from kuvasz.fold.keys import Keys
+    from kuvasz.index.kept import IndexCheckpoints
     from kuvasz.lake.definition.definition import Definition
     from kuvasz.lake.files.data_file import DataFile
     from kuvasz.lake.files.files import Changeset
@@ -46,6 +47,7 @@ class TableIndex:
         read_keys: Reads the keys of data files again, on executors.
         read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
             without the index.
+        others: What processes keep of it in the store; None: nobody does.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class TableIndex:
         folder: Path,
         read_keys: ReadKeys,
         read_versions: ReadVersions | None,
+        others: IndexCheckpoints | None = None,
     ) -> None:
         self._table = table
         self._definition = definition
@@ -67,7 +70,7 @@ class TableIndex:
         self.sequence = 0  #: its sequence number, or that of an ancestor
         self.readings = 0  #: how often it had to learn what it had not brought itself
         self._places: PositionIndex | None = None
-        self._checkpoints = Checkpoints(definition, self.files)
+        self._checkpoints = Checkpoints(definition, self.files, others)
         self.sources = SourceFiles(definition, self.files, open_transactions, lambda: self.places)
 
     # Its life
@@ -84,8 +87,9 @@ class TableIndex:
 
     def read(self) -> PositionIndex:
         """Open it and bring it up to the current snapshot; errors as for `Recovery.run`."""
-        self._places = places = PositionIndex.open(self.folder)
         self._note_set_back()
+        self._checkpoints.bring(self.folder)
+        self._places = places = PositionIndex.open(self.folder)
         self.snapshot_id, self.sequence = self._checkpoints.recall(places)
         self.catch_up()
         return places

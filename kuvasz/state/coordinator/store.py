@@ -31,6 +31,7 @@ from kuvasz.state.coordinator.witness_documents import WitnessDocuments
 from kuvasz.state.copies.ledger_file import LedgerFile
 from kuvasz.state.folder_lock import FolderLock
 from kuvasz.state.lakes.coordinated import CoordinatedTableOwners
+from kuvasz.state.lakes.index_secret import SharedIndexSecret
 from kuvasz.state.notices.notice_documents import NoticeDocuments
 from kuvasz.state.ports import StateStore
 from kuvasz.state.shares.coordinated import CoordinatedGroups
@@ -171,6 +172,11 @@ class CoordinatorStore(StateStore):
     def table_owners(self) -> CoordinatedTableOwners:
         """Which tables of lakes are which group's of the cluster's log."""
         return CoordinatedTableOwners(self._database, self._name, self._lease)
+
+    @property
+    def index_secret(self) -> SharedIndexSecret:
+        """By what keys are hashed."""
+        return SharedIndexSecret(self._documents("secrets"))
 
     @property
     def groups(self) -> CoordinatedGroups:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kuvasz.config import names
 from kuvasz.errors import StateError
 from kuvasz.lake.executors.spool import Spool
+from kuvasz.lake.files import store_access
+from kuvasz.lake.files.object_folder import kept_index
 from kuvasz.lake.iceberg.engine import spool_folder
 from kuvasz.parking.store import logs_of
 from kuvasz.state.copies import ledger_file
@@ -56,7 +58,7 @@ def forget(config: Config, tables: Mapping[str, Mapping[str, Any]], sources: Col
             "verdicts": _verdicts(config, tables, sources),
             "copies": _copies(folder, tables, sources),
             "spooled": clear_spool(config),
-            "indexes": drop_indexes(folder, [told["uuid"] for told in tables.values() if "uuid" in told]),
+            "indexes": drop_indexes(config, [told["uuid"] for told in tables.values() if "uuid" in told]),
             "catalog": vacuum(config),
         }
     except OSError as error:
@@ -121,8 +123,15 @@ def clear_spool(config: Config) -> int:
     return Spool(spool_folder(config), config.lake.properties).clear(is_all=True)
 
 
-def drop_indexes(folder: Path, uuids: Sequence[str]) -> int:
-    """Remove the position indexes of tables, which know rows by hashes of their keys; return how many."""
+def drop_indexes(config: Config, uuids: Sequence[str]) -> int:
+    """Remove the position indexes of tables, which know rows by hashes of their keys; return how many are here.
+
+    Those that are kept in the store go as well; what another machine has of one is not believed from now on.
+    """
+    folder, access = config.pipeline.state_folder, store_access.of_lake(config.lake)
+    for uuid in uuids:
+        if (kept := kept_index(config, access, uuid)) is not None:
+            kept.remove()
     found = [folder / "index" / uuid for uuid in uuids if (folder / "index" / uuid).is_dir()]
     for path in found:
         shutil.rmtree(path)

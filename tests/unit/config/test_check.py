@@ -177,6 +177,13 @@ def test_a_group_of_a_log_applies_what_others_have_staged(tmp_path: Path) -> Non
     assert faults(tmp_path, f"cluster: {{group: blue, role: apply, {log}}}\nverify: {{every: 1d}}\n{rest}") == []
 
 
+def test_indexes_are_kept_where_there_are_others(tmp_path: Path) -> None:
+    rest = f"databases:\n{groups(('d', C, 't: '))}"
+    (fault,) = faults(tmp_path, f"cluster: {{indexes: /i}}\n{rest}")
+    assert "cluster.indexes: needs cluster.coordinator" in fault
+    assert faults(tmp_path, f"cluster: {{coordinator: 'postgresql:///c', indexes: /i}}\n{rest}") == []
+
+
 def test_what_the_lake_is_not_to_show_is_staged_with_a_secret_alone(tmp_path: Path) -> None:
     log = "cluster: {coordinator: 'postgresql:///c', log: /l}\n"
     for option in ("mask: {a: redact}", "exclude: [a]", "columns: [a]"):

@@ -13,7 +13,7 @@ def test_every_option_of_a_section_has_a_variable() -> None:
     assert names["KUVASZ_PIPELINE__COMMIT_INTERVAL"] == ("pipeline", "commit_interval")
     assert names["KUVASZ_SERVER__ADDRESS"] == ("server", "address")
     assert names["KUVASZ_DATABASES"] == ("databases",)
-    assert len(names) == 11 + 3 + 15 + 11 + 5 + 3 + 2 + 3 + 2 + 5 + 8 + 7 + 2
+    assert len(names) == 11 + 3 + 15 + 11 + 5 + 3 + 2 + 3 + 2 + 5 + 9 + 7 + 2
 
 
 @pytest.mark.parametrize(

@@ -57,3 +57,13 @@ def test_a_mark_tells_seeds_apart_and_is_too_short_to_be_one() -> None:
     one, other = seed.mark(b"x" * 16), seed.mark(b"y" * 16)
     assert one != other
     assert len(bytes.fromhex(one)) == 8
+
+
+def test_another_secret_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    before = seed.secret_of(tmp_path)
+    seed.replace(tmp_path, before)
+    assert seed.secret_of(tmp_path) == before
+    seed.replace(tmp_path, b"of all")
+    assert seed.secret_of(tmp_path) == b"of all"
+    assert (tmp_path / seed.NAME).stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in tmp_path.iterdir()] == [seed.NAME]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kuvasz.lake.files import object_folder
 from kuvasz.lake.files.object_folder import ObjectFolder
 
 
@@ -49,3 +50,17 @@ def test_what_cannot_be_written_is_told(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OSError, match="denied"):
         ObjectFolder(f"file://{tmp_path}/log", {}).put("a.log", b"row")
+
+
+def test_files_go_there_and_come_back_piece_by_piece(
+    folder: ObjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_folder, "_PIECE", 3)
+    (tmp_path / "file").write_bytes(b"0123456789")
+    with (tmp_path / "file").open("rb") as file:
+        folder.upload("a.run", file)
+    assert folder.get("a.run", 0, 20) == b"0123456789"
+    folder.download("a.run", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == b"0123456789"
+    with pytest.raises(FileNotFoundError):
+        folder.download("gone.run", tmp_path / "back")

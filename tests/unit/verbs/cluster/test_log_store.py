@@ -51,3 +51,15 @@ def test_what_cannot_be_done_is_told(
     with pytest.raises(LakeError, match=rf"cluster\.log: .*{why}") as told:
         log_store.prove(config)
     assert "list, read, write and delete" in str(told.value.hint)
+
+
+def test_the_folder_of_indexes_is_looked_at_as_well(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = config.cluster.model_copy(update={"indexes": str(tmp_path / "indexes")})
+    config = config.model_copy(update={"cluster": cluster})
+    assert log_store.prove_indexes(config) == "to be made"
+    (tmp_path / "indexes").mkdir()
+    monkeypatch.setattr(ObjectFolder, "names", lambda _: [])
+    with pytest.raises(LakeError, match=r"cluster\.indexes: "):
+        log_store.prove_indexes(config)

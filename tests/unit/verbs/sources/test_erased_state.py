@@ -70,3 +70,16 @@ def test_nothing_of_a_source_that_is_erased_says_how_far_its_parked_changes_went
     assert erased_state.forget(config, {"shop.items": {"sources": ["shop_de"]}}, ("shop_de",))["parked"] == 1
     found = sorted(str(path.relative_to(folder).parent) for path in folder.rglob("shop.*"))
     assert found == ["parked/shop_fr", "reach/shop_fr"]
+
+
+def test_indexes_in_the_store_go_as_those_here(tmp_path: Path) -> None:
+    cluster = f"cluster: {{coordinator: 'postgresql://h/c', indexes: {tmp_path}/indexes}}\n"
+    config = loaded(tmp_path, MAP.format(folder=tmp_path) + cluster).config
+    for uuid in ("gone", "stays"):
+        for folder in (tmp_path / "indexes" / uuid, config.pipeline.state_folder / "index" / uuid):
+            folder.mkdir(parents=True)
+            (folder / "a.run").touch()
+    assert erased_state.drop_indexes(config, ["gone", "none"]) == 1
+    assert [str(file.relative_to(tmp_path / "indexes")) for file in (tmp_path / "indexes").rglob("*.run")] == [
+        "stays/a.run"
+    ]
