@@ -434,3 +434,13 @@ def _forgotten(by: Node, name: str) -> bool:
     with contextlib.suppress(ConfigError):
         return by.member.forget(name)
     return False
+
+
+@pytest.mark.parametrize(("told", "found"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")])
+def test_what_the_coordinator_has_committed_outlives_a_crash_of_it(database: Database, told: str, found: str) -> None:
+    """Whatever its database says: sources let go of what it knows to be staged."""
+    database.execute(f'ALTER DATABASE "{database.name}" SET synchronous_commit = {told}')
+    opened = CoordinatorDatabase(lambda: database.url, 10.0, 10.0)
+    for _ in range(2):
+        with opened.session("look") as session:
+            assert session.execute("SHOW synchronous_commit").fetchone() == (found,)

@@ -80,10 +80,20 @@ ALTER TABLE kuvasz.node
     ADD COLUMN IF NOT EXISTS drains boolean NOT NULL DEFAULT false -- it gives away what it holds, and takes nothing
 """
 
+#: A source is told of what was staged as soon as the coordinator has committed it, so a crash must not undo that
+#: (manual, section 28.4, "Asynchronous Commit"). Whoever waits for standbys as well goes on doing so.
+_IS_DURABLE = """
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+"""
+
 _MAY_MAKE = """
 SELECT coalesce(has_schema_privilege(to_regnamespace('kuvasz'), 'CREATE'),
     has_database_privilege(current_database(), 'CREATE'))
 """
+
+
+def _make_durable(session: Session) -> None:
+    session.execute(_IS_DURABLE)
 
 
 class CoordinatorDatabase:
@@ -151,7 +161,7 @@ class CoordinatorDatabase:
                 self._pool = psycopg_pool.ConnectionPool(
                     self.conninfo, min_size=0, max_size=_SESSIONS, open=True, kwargs={"autocommit": True},
                     check=psycopg_pool.ConnectionPool.check_connection, timeout=self._answer_s,
-                    reconnect_timeout=self._answer_s, num_workers=1, name="coordinator",
+                    reconnect_timeout=self._answer_s, num_workers=1, name="coordinator", configure=_make_durable,
                 )  # fmt: skip
             return self._pool
 
