@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support import promql
+from tests.support import deploy_tools, promql
 from tests.support.commands import inline, is_taken
 
 ROOT = Path(__file__).parents[3]
@@ -70,9 +69,31 @@ def test_alerts_have_names_of_their_own() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (Debian: apt install prometheus)")
+@deploy_tools.needs_promtool
 @pytest.mark.process
 def test_promtool_takes_the_rules_and_sees_them_fire_and_stay_silent() -> None:
     for arguments in (["check", "rules", "rules.yaml"], ["test", "rules", *(file.name for file in TESTS)]):
-        done = subprocess.run(["promtool", *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
+        done = deploy_tools.run("promtool", *arguments, folder=FOLDER)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@deploy_tools.needs_promtool
+@every_rule
+@pytest.mark.process
+def test_an_alert_that_never_fires_is_seen(rule: dict, tmp_path: Path) -> None:
+    """The tests of the rules look at each of them: one that asks for the opposite fails them."""
+    text = (FOLDER / "rules.yaml").read_text("utf-8")
+    document = YAML(typ="safe", pure=True).load(text)
+    for group in document["groups"]:
+        for one in group["rules"]:
+            if one["alert"] == rule["alert"]:
+                one["expr"] = "vector(1) == 2"
+    with (tmp_path / "rules.yaml").open("w") as file:
+        YAML(typ="safe", pure=True).dump(document, file)
+    named = f'"{rule["alert"]}"'
+    for test in TESTS:
+        shutil.copy(test, tmp_path)
+    files = [test.name for test in TESTS if named in test.read_text("utf-8")]
+    done = deploy_tools.run("promtool", "test", "rules", *files, folder=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert rule["alert"] in done.stdout + done.stderr

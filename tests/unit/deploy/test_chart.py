@@ -1,13 +1,12 @@
-"""The chart: it is lint-free and renders what a cluster takes, where helm is at hand; else what can be read is.
+"""The chart: it is lint-free and renders what the schemas of Kubernetes take, where helm and those are at hand.
 
-A cluster has not seen it: which fields Kubernetes knows is not looked at here.
+Elsewhere it is read. A cluster has not seen it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -18,12 +17,24 @@ import pytest
 from ruamel.yaml import YAML
 
 from kuvasz.config import load
+from tests.support import deploy_tools
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "kuvasz"
 EXAMPLES = sorted((CHART / "ci").glob("*.yaml"))
 
-needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="no helm here")
+needs_helm = deploy_tools.needs_helm
+
+#: The oldest and the newest of Kubernetes that the chart is looked at for.
+KUBERNETES = ("1.29", "1.33", "1.37")
+
+#: What is given by arguments and not by a file of `ci/`: docs/platform.md has most of them.
+RELEASES = {
+    **{file.stem: ("--values", str(file)) for file in EXAMPLES},
+    "standbys": ("--set", "existingMap=map,standbys=2,persistence.size=1Gi", "--set", "extraArgs={--role=read}"),
+    "group": ("--set", "existingMap=blue-map"),
+    "claimed": ("--set", "existingMap=map,persistence.existingClaim=mine"),
+}
 
 
 def parsed(file: Path) -> Any:
@@ -31,7 +42,7 @@ def parsed(file: Path) -> Any:
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["helm", *arguments], cwd=CHART, capture_output=True, text=True, check=False)
+    return deploy_tools.run("helm", *arguments, folder=CHART)
 
 
 def template(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -203,3 +214,37 @@ def test_nothing_else_is_made() -> None:
     made = rendered("--values", str(CHART / "ci/least-values.yaml"))
     assert {name.split()[0] for name in made} == {"NetworkPolicy", "Service", "ServiceAccount", "StatefulSet"}
     assert made["NetworkPolicy shop-kuvasz"]["spec"]["ingress"] == []
+
+
+@needs_helm
+@deploy_tools.needs_schemas
+@pytest.mark.process
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("release", RELEASES)
+def test_kubernetes_knows_every_field(release: str, version: str) -> None:
+    made = rendered(*RELEASES[release]).values()
+    own = [one for one in made if not one["apiVersion"].startswith("monitoring.coreos.com/")]
+    assert deploy_tools.kubernetes_faults(own, version) == []
+
+
+@needs_helm
+@deploy_tools.needs_schemas
+@pytest.mark.process
+@pytest.mark.parametrize(("field", "fault"), [("replica", "Additional properties"), ("replicas", "is not of type")])
+def test_a_wrong_field_of_kubernetes_is_seen(field: str, fault: str) -> None:
+    one = rendered("--values", str(CHART / "ci/least-values.yaml"))["StatefulSet shop-kuvasz"]
+    one["spec"][field] = "1"
+    (found,) = deploy_tools.kubernetes_faults([one], KUBERNETES[0])
+    assert fault in found
+
+
+@needs_helm
+@deploy_tools.needs_monitors
+@pytest.mark.process
+def test_the_operator_of_prometheus_knows_every_field() -> None:
+    made = rendered("--values", str(CHART / "ci/all-values.yaml"))
+    for kind in ("PodMonitor", "PrometheusRule"):
+        one = made[f"{kind} shop-kuvasz"]
+        assert deploy_tools.monitor_faults(one) == ""
+        one["spec"]["Selector"] = {}
+        assert 'unknown field "spec.Selector"' in deploy_tools.monitor_faults(one)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support import promql
+from tests.support import deploy_tools, promql
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "grafana"
 BOARDS = {file.stem: json.loads(file.read_text("utf-8")) for file in sorted(FOLDER.glob("*.json"))}
@@ -112,13 +110,11 @@ def test_what_kuvasz_tells_is_on_one_of_them() -> None:
     assert told - shown == {"kuvasz_commit_duration_seconds_sum", "kuvasz_commit_duration_seconds_created"}
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (Debian: apt install prometheus)")
+@deploy_tools.needs_promtool
 def test_promtool_takes_every_query(tmp_path: Path) -> None:
     rules = [{"record": "of_a_panel", "expr": query, "labels": {"board": name, "number": str(number)}}
              for name in BOARDS for number, query in enumerate(queries(name))]  # fmt: skip
     with (tmp_path / "rules.yaml").open("w") as file:
         YAML(typ="safe", pure=True).dump({"groups": [{"name": "panels", "rules": rules}]}, file)
-    done = subprocess.run(
-        ["promtool", "check", "rules", str(tmp_path / "rules.yaml")], capture_output=True, text=True, check=False
-    )
+    done = deploy_tools.run("promtool", "check", "rules", tmp_path / "rules.yaml")
     assert (done.returncode, f"{len(rules)} rules found" in done.stdout) == (0, True), done.stderr

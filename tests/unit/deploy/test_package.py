@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kuvasz
+from tests.support import deploy_tools
 
 ROOT = Path(__file__).parents[3]
 DEB = ROOT / "deploy" / "deb"
@@ -135,7 +136,7 @@ def test_the_unit_may_do_little_beside_its_work() -> None:
 
 
 @needs_dpkg
-@pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate here (Debian: apt install logrotate)")
+@deploy_tools.needs("logrotate")
 def test_logrotate_takes_its_file(root: Path, tmp_path: Path) -> None:
     logs = tmp_path / "kuvasz"
     logs.mkdir()
@@ -144,10 +145,7 @@ def test_logrotate_takes_its_file(root: Path, tmp_path: Path) -> None:
     mine = tmp_path / "rule"
     mine.write_text(text.replace("su kuvasz kuvasz", f"su {os.getuid()} {os.getgid()}"))
     mine.chmod(0o644)
-    done = subprocess.run(
-        ["logrotate", "--debug", "--force", "--state", str(tmp_path / "state"), str(mine)], capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+    done = deploy_tools.run("logrotate", "--debug", "--force", "--state", tmp_path / "state", mine)
     assert done.returncode == 0, done.stderr
     assert "error" not in done.stderr.lower()
     assert "copying" in done.stderr

@@ -8,18 +8,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support import deploy_tools
+
 ROOT = Path(__file__).parents[3]
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("install", "platform", "operating")}
 
-needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="no helm here")
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here")
-needs_logrotate = pytest.mark.skipif(shutil.which("logrotate") is None, reason="no logrotate here")
+needs_helm, needs_promtool = deploy_tools.needs_helm, deploy_tools.needs_promtool
+needs_logrotate = deploy_tools.needs("logrotate")
 
 #: In the place of programs that would change the machine.
 _STAND_INS = """
@@ -45,8 +45,8 @@ def commands(page: str, program: str) -> list[list[str]]:
 
 def ran(*command: str | Path, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(one) for one in command], cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
-        check=False,
+        [str(one) for one in command], cwd=folder, env={**deploy_tools.ENVIRONMENT, **environment},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
