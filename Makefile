@@ -16,7 +16,7 @@ COVERAGE ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak soak-log go-back trino duckdb deploy-tools bench bench-quick docs docs-serve pictures deb clean
+.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak soak-log go-back trino duckdb deploy-tools orchestrators bench bench-quick docs docs-serve pictures deb clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -43,6 +43,7 @@ test: setup-dev ## the test suite without the slow tests, with the lines it ran;
 test-all: setup-dev ## the whole test suite, with CRASHES=200 kills at random points, HISTORIES=2000 of schemas, PARKINGS=500; then test-versions
 	@$(MAKE) --no-print-directory jars
 	@scripts/deploy_tools.sh || echo "the tests of deploy/ that need what is missing are left out" >&2
+	@scripts/orchestrators.sh || echo "the tests of tasks of what is missing are left out" >&2
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(CRASHES),200) HISTORIES=$(or $(HISTORIES),2000) EXAMPLES=$(or $(EXAMPLES),10) \
 		PARKINGS=$(or $(PARKINGS),500) $(PYTHON) -m pytest $(SHARED) $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory test-versions
@@ -110,6 +111,11 @@ duckdb: setup-dev ## a real DuckDB with its Iceberg extension, fetched once, rea
 deploy-tools: setup-dev ## promtool, helm, logrotate and the schemas of Kubernetes, fetched once into build/, try what deploy/ has
 	@scripts/deploy_tools.sh
 	@exec $(PYTHON) -m pytest -n 0 -q $(PYTEST_ARGS) tests/unit/deploy -k "promtool or helm or kubernetes or operator or alert or logrotate or rotated"
+
+orchestrators: setup-dev ## a real Dagster and a real Airflow, installed once beside kuvasz, run the tasks of docs/howto.md
+	@$(MAKE) --no-print-directory jars
+	@scripts/orchestrators.sh
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -n 0 -v $(PYTEST_ARGS) tests/acceptance/test_tasks.py
 
 check: setup-dev ## lint, format, types, import layers
 	$(PYTHON) -m ruff check .

@@ -21,7 +21,7 @@ from kuvasz.config import names
 from kuvasz.config import sources as config_sources
 from kuvasz.config.model import Config, CopyLimits, OnLakeRewound, PipelineConfig
 from kuvasz.config.sources import Source
-from kuvasz.errors import LakeRewound, MapBusy, Retry
+from kuvasz.errors import KuvaszError, LakeRewound, MapBusy, Retry
 from kuvasz.events import Event, EventLog
 from kuvasz.index import seed as index_seed
 from kuvasz.lake.files import store_access
@@ -112,6 +112,7 @@ class App:
         self.verdicts = Verdicts(state.verdicts)
         self._tracing = Tracing(config.tracing.endpoint) if config.tracing.enabled else None
         self.phase = "starting"
+        self.faults: Sequence[KuvaszError] = ()  #: of sources and tables, that its exit code comes from once it ended
         self.lot = ParkingLogs(logs_of(config), config.pipeline.park_bytes, progress.hold, progress.release)
         self._stop = asyncio.Event()
         whole = config_sources.resolve(config)
@@ -364,7 +365,8 @@ class App:
                     for task in late:
                         task.cancel()
             is_job = until_caught_up or self._sources.shared.is_snapshot_only
-            return self._sources.exit_code(is_job=is_job)
+            self.faults = self._sources.faults(is_job=is_job)
+            return max((error.exit_code for error in self.faults), default=0)
         finally:
             if self._staged is not None:
                 await asyncio.to_thread(self._staged.close)

@@ -207,14 +207,18 @@ class Sources:
         """Whether all tables are copied that were to be copied once, but for those that wait for a person."""
         return bool(self.all) and all(sync.is_done or self.is_hopeless(sync) for sync in self.all)
 
-    def exit_code(self, *, is_job: bool) -> int:
-        """Return what the process ends with: 0 as long as any source is well; for a job, if everything is there."""
+    def faults(self, *, is_job: bool) -> list[KuvaszError]:
+        """Return what it ends with: nothing as long as any source is well; for a job, if everything is there.
+
+        Args:
+            is_job: It was to end by itself, once everything is there.
+        """
         if not is_job and not self.are_hopeless:
-            return 0
+            return []
         errors = [sync.error for sync in self.all if not sync.is_done]
         if is_job:
             errors += [table.error for table in self.shared.states.snapshot()]
-        return max((error.exit_code for error in errors if error is not None), default=0)
+        return [error for error in errors if error is not None]
 
 
 async def _drained(progress: Progress, source: str) -> None:

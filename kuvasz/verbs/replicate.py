@@ -77,6 +77,11 @@ class Replicator:
         """Whether it was started and has not ended."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def faults(self) -> list[str]:
+        """What the exit code comes from, once it ended by itself: each source's, or table's, error with its hint."""
+        return [] if self._app is None else [str(error) for error in self._app.faults]
+
     def run(self, *, until_caught_up: bool = False) -> int:
         """Replicate until `stop` is called from another thread; return the command's exit code.
 

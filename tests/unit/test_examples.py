@@ -41,6 +41,7 @@ RUN = {
     ("howto.md", "export EU_PW"): ("integration/test_printed_sql.py", '"howto.md", "export EU_PW'),
     ("howto.md", "GRANT shop_owner"): ("integration/test_printed_sql.py", '"README.md", "howto.md", "security.md"'),
     ("howto.md", "from kuvasz import Replicator"): ("acceptance/test_library.py", '"howto.md"'),
+    ("howto.md", "import dagster|from datetime import"): ("acceptance/test_tasks.py", '"A task of Dagster"'),
     ("http.md", "curl"): ("unit/test_printed_requests.py", "http.md"),
     ("install.md", "sudo useradd"): ("unit/deploy/test_printed_steps.py", '"sudo useradd"'),
     ("install.md", "export KUVASZ_CONFIG"): ("acceptance/test_first_hour.py", '"KUVASZ_CONFIG"'),

@@ -48,7 +48,7 @@ def test_what_ends_a_source_is_kept_and_ends_nothing_else(world: World, error: E
     assert world.sources.is_ended(world.sync)
     assert world.sources.are_hopeless
     assert isinstance(world.sync.error, SourceRefused)
-    assert world.sources.exit_code(is_job=False) == SourceRefused("no").exit_code
+    assert [type(error) for error in world.sources.faults(is_job=False)] == [SourceRefused]
     assert world.sources.why_misfit is None
 
 
@@ -83,7 +83,7 @@ def test_a_source_is_hopeless_that_waits_for_a_person(
     sync: Any = world.sync
     sync.error, sync.is_lost, sync._lifetime.has_started = error, is_lost, has_started
     assert world.sources.are_hopeless is is_hopeless
-    assert world.sources.exit_code(is_job=False) == (error.exit_code if error is not None and is_hopeless else 0)
+    assert world.sources.faults(is_job=False) == ([error] if error is not None and is_hopeless else [])
 
 
 def test_all_are_told_to_stop(world: World) -> None:

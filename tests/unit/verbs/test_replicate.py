@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kuvasz
-from kuvasz.errors import ConfigError, LakeError, MapMismatch, StateTaken
+from kuvasz.errors import ConfigError, KuvaszError, LakeError, MapMismatch, SlotLost, StateTaken
 from kuvasz.own_thread import THREAD_NAME, in_thread
 from kuvasz.state.memory import MemoryFeeds, MemoryVerdicts
 from kuvasz.state.store import state_of
@@ -43,6 +43,7 @@ class StandIn:
         self.verdicts = Verdicts(MemoryVerdicts())
         self.patterns = PatternTables(MemoryFeeds())
         self.asked_to_catch_up = False
+        self.faults: tuple[KuvaszError, ...] = ()
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
@@ -69,6 +70,7 @@ class StandIn:
             await self._stop.wait()
         if self.late is not None:
             in_thread(self.late.wait)
+        self.faults = (SlotLost("eu: its slot is gone", hint="copy it again"),) if until_caught_up else ()
         return 5 if until_caught_up else 0
 
     def view(self) -> Any:
@@ -109,7 +111,12 @@ def test_it_runs_from_start_to_stop_and_owns_its_folder_meanwhile(made: Replicat
 
 
 def test_a_run_until_it_has_caught_up_returns_the_exit_code(made: Replicator) -> None:
+    assert made.faults == []
     assert made.run(until_caught_up=True) == 5
+    assert made.faults == ["eu: its slot is gone\nhint: copy it again"]
+    made.start()
+    assert made.stop() == 0
+    assert made.faults == [], "of its last life"
 
 
 @pytest.mark.parametrize(
