@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +81,38 @@ def test_commits_go_on_over_many_lives_of_credentials(
         kuvasz.terminate()
         assert kuvasz.planted() == []
         assert store.loans()["refused"].keys() <= {"ExpiredToken"}  # of six seconds a busy machine may lose three
+        store.live(300.0)
+        kuvasz.assert_equal_for_pyiceberg("items", source_rows(database.url, "items", sid="eu"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_commits_go_on_while_the_token_of_the_catalog_is_exchanged_as_well(
+    database: Database, new_process: Callable[..., VendedProcess], tmp_path: Path
+) -> None:
+    """Who lends knows kuvasz by a token, which counts no more once there is another one."""
+    fill(database, "items", 500)
+    file = tmp_path / "token"
+    file.write_text("FIRSTTOKEN\n")
+    with vending(6.0, apart=True) as store:
+        store.admit("FIRSTTOKEN")
+        kuvasz = new_process(database, {"items": None}, store, properties={"token": f"${{file:{file}}}"}).start()
+        kuvasz.wait_event("copied", table="shop.items")
+        tokens = ("FIRSTTOKEN", "SECONDTOKEN", "THIRDTOKEN")
+        for number, (before, token) in enumerate(itertools.pairwise(tokens), start=1):
+            load(database, ["items"], kuvasz, 8.0)  # longer than a loan
+            file.write_text(f"{token}\n")
+            store.admit(token)
+            assert (store.is_let_in(before), store.is_let_in(token)) == (False, True)
+            lent = store.loans()["count"]
+            load(database, ["items"], kuvasz, 8.0)
+            assert len(kuvasz.found("credentials_renewed")) == number, kuvasz.report()
+            assert store.loans()["count"] > lent, "what it writes with was lent to the new bearer"
+        assert not kuvasz.found("table_failed"), kuvasz.report()
+        kuvasz.terminate()
+        assert store.loans()["refused"].keys() <= {"ExpiredToken"}
+        assert kuvasz.planted() == []
+        assert not [line for line in [*kuvasz.output, *map(str, kuvasz.events)] if "DTOKEN" in line]
         store.live(300.0)
         kuvasz.assert_equal_for_pyiceberg("items", source_rows(database.url, "items", sid="eu"))
 

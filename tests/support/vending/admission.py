@@ -37,7 +37,8 @@ class Admission:
         app.post("/v1/oauth/tokens")(self._give)
 
     def _refused(self) -> Any:
-        if not (self.tokens or self.clients) or flask.request.path == "/v1/oauth/tokens":
+        path = flask.request.path
+        if not (self.tokens or self.clients) or path == "/v1/oauth/tokens" or not path.startswith("/v1/"):
             return None
         found = flask.request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.tokens.get(found, 0.0) > time.time():

@@ -18,6 +18,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from moto.s3.models import s3_backends
 from werkzeug.serving import run_simple
 
+from tests.support.vending.admission import Admission
 from tests.support.vending.catalog import RestCatalog, application
 from tests.support.vending.loans import Loans
 
@@ -81,10 +82,17 @@ def main(catalog_port: int, store_port: int, life_s: float, *, apart: bool) -> N
         "s3.endpoint": f"http://127.0.0.1:{store_port}", "s3.path-style-access": "true", "client.region": "us-east-1",
     }  # fmt: skip
     server = application(RestCatalog(f"s3://{BUCKET}/wh", loans, config, apart=apart))
+    admission = Admission()
+    admission.guard(server)
 
     @server.get("/loans")
     def loans_there_were() -> Any:
         return flask.Response(json.dumps({"count": loans.count, "refused": loans.refused}))
+
+    @server.post("/admit")
+    def admit() -> Any:
+        admission.admit(*flask.request.get_json())
+        return "", 204
 
     @server.post("/life/<float:seconds>")
     def live(seconds: float) -> Any:

@@ -34,13 +34,26 @@ class Vending:
     def lake(self) -> dict[str, object]:
         """The section ``lake`` of a map that uses them; it has no credentials."""
         return {
-            "type": "rest", "uri": self.uri, "warehouse": "s3://lent/wh",
-            "properties": {"header.X-Iceberg-Access-Delegation": "vended-credentials", "client.region": "us-east-1"},
+            "type": "rest", "uri": self.uri, "warehouse": "s3://lent/wh", "properties": self.properties,
         }  # fmt: skip
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Those of the catalog for whoever uses it."""
+        return {"header.X-Iceberg-Access-Delegation": "vended-credentials", "client.region": "us-east-1"}
 
     def loans(self) -> dict[str, Any]:
         """How many loans there were, and what the store has refused: code -> times."""
         return http.get(f"{self.uri}/loans", timeout=10).json()
+
+    def admit(self, token: str) -> None:
+        """Have the catalog let in bearers of a token from now on, and nobody else."""
+        http.post(f"{self.uri}/admit", json=[token], timeout=10).raise_for_status()
+
+    def is_let_in(self, token: str) -> bool:
+        """Whether the catalog answers a bearer of a token."""
+        bearer = {"Authorization": f"Bearer {token}"}
+        return http.get(f"{self.uri}/v1/config", headers=bearer, timeout=10).status_code != 401
 
     def live(self, seconds: float) -> None:
         """Have loans from now on live longer: for readers that load a table once, as engines do."""
@@ -75,6 +88,7 @@ class VendedProcess(StoreProcess):
         vending: The catalog.
         maintenance: Options of the section ``maintenance`` that differ.
         conf: Settings of Spark besides.
+        properties: Those of the catalog besides.
     """
 
     def __init__(
@@ -84,9 +98,11 @@ class VendedProcess(StoreProcess):
         *,
         maintenance: Mapping[str, object] | None = None,
         conf: Mapping[str, object] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         section = {"master": "local[2]", "conf": dict(conf or {})}
-        super().__init__(databases, lake=vending.lake, spark=section, maintenance=maintenance)
+        lake = vending.lake | {"properties": {**vending.properties, **(properties or {})}}
+        super().__init__(databases, lake=lake, spark=section, maintenance=maintenance)
 
     @property
     @override
