@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 
 import pytest
 
 from kuvasz import lsn
+from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.backup import backed_up, put_back
 from tests.support.lake import group
 from tests.support.load import TABLES, Load, create_tables, fill_tables
 from tests.support.observer import Observer
 from tests.support.oracle import assert_equal, source_rows
-from tests.support.postgres import Database
+from tests.support.postgres import Database, create_database, drop_database
 from tests.support.process import Process, confirmed, tell
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -233,6 +237,77 @@ def test_defaults_that_this_version_hides(
     for kind in kinds:
         rows = process.rows(f"{kind}_people")
         assert_equal(source_rows(database.url, "people", ("id", "n")), rows.select(("id", "n")))
+
+
+def test_a_cluster_of_both_versions(
+    two_sources: dict[str, Database], postgres18: EmbeddedPostgres, new_process: Callable[..., Process],
+    version_before: Mapping[str, str], capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Machine by machine, forth and back: each takes over from one of the other version, under load.
+
+    Killed, if both take the map for the same, and else stopped in good order. What is paused is parked in the
+    coordinator by one, and read by the other.
+    """
+    coordinator = create_database(postgres18)
+    groups = group(two_sources, dict.fromkeys((*TABLES, STILL)))
+    options = {"cluster": {"coordinator": coordinator.url, "lease": "8s"}}
+    first = new_process(groups, **options)
+    second = new_process(groups, **options, lake_of=first)
+    databases = list(two_sources.values())
+    for database in databases:
+        fill_tables(database)
+        database.execute("CREATE TABLE still (id int PRIMARY KEY, n int)")
+        database.execute("INSERT INTO still SELECT i, 0 FROM generate_series(1, 300) i")
+    first.start("--until-caught-up", environment=version_before)
+    assert first.wait() == 0, first.report()
+    tell(first, "pause", "--table", STILL, capsys=capsys)
+    is_same_map = _digest(first, version_before) == _digest(second, None)
+    with Load(databases[0], 11), Load(databases[1], 12):
+        leader = _replicating(first, version_before)
+        for process, environment in ((second, None), (first, version_before), (second, None)):
+            process.start(environment=environment)
+            process.wait_event("standing_by")
+            for database in databases:
+                database.execute("UPDATE still SET n = n + 1 WHERE id % 2 = 0")
+                database.execute("DELETE FROM still WHERE id = (SELECT min(id) FROM still)")
+            leader.wait_event("committed", len(leader.found("committed")) + 5)
+            leader.kill() if is_same_map else leader.terminate()
+            process.wait_event("lease_taken", was_killed=is_same_map)
+            for database in databases:
+                wait_let_go(process, database)
+            assert process.found("copied") == process.found("table_failed") == [], process.report()
+            leader = process
+    leader.terminate()
+    for process, environment in ((first, version_before), (second, None)):
+        tell(process, "resume", "--table", STILL, capsys=capsys)
+        for database in databases:
+            database.execute("UPDATE still SET n = n + 10 WHERE id % 3 = 0")
+        process.start("--until-caught-up", environment=environment)
+        assert process.wait() == 0, process.report()
+        assert process.found("copied") == [], process.report()
+        for table in (*TABLES, STILL):
+            rows = [source_rows(database.url, table, sid=sid) for sid, database in two_sources.items()]
+            first.assert_equal(table, *rows, key=("sid", "id"))
+    drop_database(coordinator)
+
+
+def _digest(process: Process, environment: Mapping[str, str] | None) -> str:
+    """Return what tells a process's map from others, by a version."""
+    program = (
+        "import sys; from pathlib import Path; from kuvasz.config import load;"
+        " from kuvasz.verbs.cluster.standby import map_digest;"
+        " print(map_digest(load.load(Path(sys.argv[1]), {}).config))"
+    )
+    command = [sys.executable, "-c", program, str(process.map)]
+    whole = {**os.environ, **(environment or {})}
+    return subprocess.run(command, env=whole, capture_output=True, text=True, check=True).stdout
+
+
+def _replicating(process: Process, environment: Mapping[str, str]) -> Process:
+    process.start(environment=environment)
+    process.wait_event("lease_taken")
+    process.wait_event("reader.streaming", 2)
+    return process
 
 
 def wait_let_go(process: Process, database: Database) -> None:
