@@ -30,6 +30,30 @@ def airflow(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
     return orchestrators.run_airflow(folder, text, "lake")
 
 
+@orchestrators.needs("airflow")
+def test_a_task_whose_time_is_up_ends_in_good_order(
+    database: Database, new_process: Callable[..., Process], tmp_path: Path
+) -> None:
+    """Somebody holds a lock that its copy waits for, all the time."""
+    database.execute("CREATE TABLE items (id int PRIMARY KEY, n int)")
+    process = new_process(group({"eu": database}, {"items": None}))
+    text = orchestrators.program("A task of Airflow").replace("/etc/kuvasz/map.yaml", str(process.map))
+    assert "retries=3" in text
+    assert "hours=2" in text
+    with database.connect() as session:
+        session.execute("LOCK TABLE items")
+        done = orchestrators.run_airflow(
+            tmp_path, text.replace("retries=3", "retries=0").replace("hours=2", "seconds=40"), "lake"
+        )
+        told = done.stdout + done.stderr
+        assert done.returncode != 0, told
+        assert "AirflowTaskTimeout" in told, told
+    assert database.execute("SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'kuvasz%%'") == []
+    process.start("--until-caught-up")
+    assert process.wait() == 0, process.report()
+    process.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("sid", "id"))
+
+
 def airflow_by_command(folder: Path, file: str) -> subprocess.CompletedProcess[str]:
     text = orchestrators.program("A task of Airflow", 1).replace("/etc/kuvasz/map.yaml", file)
     text = text.replace("/opt/kuvasz/bin/kuvasz", str(orchestrators.ROOT / "build" / "airflow" / "bin" / "kuvasz"))
