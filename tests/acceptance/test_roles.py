@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import psutil
 import pytest
 
-from kuvasz import lsn
-from kuvasz.config.load import load
 from kuvasz.demo.postgres import EmbeddedPostgres
-from kuvasz.lake.jvm import spark
-from tests.support import oracle
-from tests.support.lake import group
-from tests.support.load import TABLES, Load, fill_tables
-from tests.support.oracle import source_rows
+from tests.support.apart import Roles
+from tests.support.load import Load
 from tests.support.postgres import Database, create_database, drop_database
 from tests.support.process import Process
 from tests.support.stores import S3
@@ -31,67 +25,6 @@ def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
     database = create_database(postgres18)
     yield database
     drop_database(database)
-
-
-class Roles:
-    """A process that reads, and one that applies; their log is in a folder, or in a store if there is one."""
-
-    def __init__(
-        self,
-        sources: dict[str, Database],
-        coordinator: Database,
-        new_process: Callable[..., Process],
-        store: S3 | None = None,
-    ) -> None:
-        self.coordinator = coordinator
-        self.sources = sources
-        groups = group(sources, dict.fromkeys(TABLES))
-        lake = {} if store is None else {"properties": store.properties}
-        self.apply = new_process(groups, lake=lake)
-        self.log = self.apply.folder / "log"
-        place = str(self.log) if store is None else f"s3://{store.bucket}/{self.apply.folder.name}"
-        cluster = {"coordinator": coordinator.url, "lease": "5s", "log": place}
-        self.apply._cluster = {**cluster, "role": "apply"}
-        self.apply.write_map(groups)
-        self.read = new_process(groups, cluster=cluster, lake=lake, lake_of=self.apply)
-        for database in sources.values():
-            fill_tables(database)
-
-    def start_read(self) -> None:
-        self.read.start("--role", "read")
-
-    def start(self) -> None:
-        self.start_read()
-        self.apply.start()
-        self.wait_applied()
-
-    def wait_applied(self) -> None:
-        """Wait until all that sources have by now is in the lake."""
-        for sid, database in self.sources.items():
-            ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
-            query = f"SELECT 1 FROM kuvasz.log_source WHERE source = 'shop_{sid}' AND applied >= {lsn.parse(now)}"
-
-            def is_applied(query: str = query) -> bool:
-                return bool(self.coordinator.execute("SELECT to_regclass('kuvasz.log_source')")[0][0]) and bool(
-                    self.coordinator.execute(query)
-                )
-
-            self.apply.wait_until(is_applied, f"{sid} is in the lake up to {now}")
-
-    def assert_equal(self, session: Any) -> None:
-        """By PyIceberg, DuckDB and Spark."""
-        reader = session.newSession()
-        for setting, value in spark.settings(load(self.apply.map, {}).config).items():
-            if setting.startswith("spark.sql.catalog."):
-                reader.conf.set(setting, value)
-        for table in TABLES:
-            rows = [source_rows(database.url, table, sid=sid) for sid, database in self.sources.items()]
-            self.apply.assert_equal(table, *rows)
-            seen = oracle.lake_rows_spark(reader, f"kuvasz.shop.{table}")
-            oracle.assert_equal(self.apply.rows(table), seen, key=("sid", "id"))
-
-    def committed(self, more: int = 5) -> None:
-        self.apply.wait_event("committed", len(self.apply.found("committed")) + more)
 
 
 @pytest.fixture
@@ -152,13 +85,8 @@ def test_one_that_reads_into_a_store_is_as_small(
         roles.committed(20)
         memory = memory_mb(reader)
     roles.wait_applied()
-    roles.apply.wait_until(lambda: not objects(s3, roles), "no object is left")
+    roles.wait_empty()
     roles.read.terminate()
     roles.apply.terminate()
     roles.assert_equal(spark_session)
     assert memory <= MOST_MB
-
-
-def objects(s3: S3, roles: Roles) -> list[str]:
-    """What a store has of the log; not the empty object where PyArrow had a folder."""
-    return [key for key in s3.keys(f"{roles.apply.folder.name}/") if not key.endswith("/")]
