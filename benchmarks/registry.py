@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.scenario import Entry
 from benchmarks.scenarios.backlog import Backlog, FanIn, TpcbBacklog, Transaction
+from benchmarks.scenarios.clustering import ClusteredBacklog, Takeover
 from benchmarks.scenarios.copying import Copying
 from benchmarks.scenarios.fleet import Fleet
 from benchmarks.scenarios.flood import FleetFlood
@@ -203,6 +204,19 @@ _ENTRIES = (
         fixed={"log_interval": "200ms"},
         tiny=_TINY_PACE,
         full={"rows": 2_000_000, "seconds": 300.0},
+    ),
+    Entry(
+        name="clustered-backlog-mixed",
+        summary="mixed backlog read by one that stages it in a local folder, against one without a log",
+        build=ClusteredBacklog,
+        tiny=_TINY_LOAD,
+    ),
+    Entry(
+        name="clustered-takeover",
+        summary="a table goes to another machine: its index from the store, against its keys read from the table",
+        build=Takeover,
+        tiny={"rows": 70_000, "changes": 500},
+        full={"rows": 10_000_000},
     ),
     Entry(
         name="about",

@@ -90,19 +90,27 @@ class Stand:
         pipeline: Mapping[str, Any] | None = None,
         store: ObjectStore | None = None,
         log_interval: str = "",
+        keeps_indexes: bool = False,
+        name: str = "bench",
     ) -> Subject:
         """Return one source with the load's tables, filled; its lake is in a local folder, or in a store.
 
-        With a `log_interval` its changes are staged in a local folder; the coordinator is a database beside it.
+        With a `log_interval` its changes are staged in a local folder, and with `keeps_indexes` the indexes of its
+        tables are kept in one; the coordinator is a database beside it. Each of several has a name of its own.
         """
-        name = "bench_stored" if store else "bench"
+        name = "bench_stored" if store else name
         url = self.database(name)
         self.say("filling the source")
         load.create(url)
-        folder = self.folder / "stored" if store else self.folder
+        folder = self.folder / "stored" if store else self.folder if name == "bench" else self.folder / name
         groups = [Group(database=name, urls=[(None, url)], fields=load.fields)]
-        log = {"log": f"{folder.absolute()}/log", "log_interval": log_interval}
-        cluster = {"coordinator": self.database("coordinator"), **log} if log_interval else None
+        cluster: dict[str, str] = {}
+        if log_interval:
+            cluster |= {"log": f"{folder.absolute()}/log", "log_interval": log_interval}
+        if keeps_indexes:
+            cluster["indexes"] = f"{folder.absolute()}/indexes"
+        if cluster:
+            cluster["coordinator"] = self.database(f"{name}_coordinator")
         return Subject(folder, groups, pipeline, store=store, cluster=cluster)
 
     def object_store(self, delay_ms: float) -> contextlib.closing[ObjectStore]:

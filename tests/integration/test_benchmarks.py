@@ -153,6 +153,7 @@ def test_a_run_that_loses_a_row_prints_no_result(stand_in, tmp_path, capsys):
         ("backlog-tpcb", (), ["ratio to pg_recvlogical"]),
         ("transaction", (), ["ratio to bare reader", "RSS growth"]),
         ("fan-in-3", ("--sources", "2"), ["ratio to pg_recvlogical"]),
+        ("clustered-backlog-mixed", (), ["rows drained, to alone", "CPU per row, to alone"]),
         ("idle", (), ["CPU of one core"]),
         ("about", (), ["CPU of one core, without", "CPU of one core, with"]),
         ("growth", (), ["commit time, last to first", "CPU per row, last to first"]),
