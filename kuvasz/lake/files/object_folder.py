@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kuvasz import private_folder
-from kuvasz.index.kept import IndexCheckpoints
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
+    from kuvasz.index.kept import IndexCheckpoints
     from kuvasz.lake.files.folder_files import Files
 
 _FILE: Final = "file://"
@@ -68,14 +68,17 @@ class ObjectFolder:
             _write(self._path, name, pieces)
             return
         try:
-            with self._io.new_output(f"{self._location}/{name}").create(overwrite=True) as stream:
-                for piece in pieces:
-                    stream.write(piece)
-            _give_back()
+            self._send(name, pieces)
         except OSError:
             raise
         except Exception as error:  # a store's client has errors of its own
             raise OSError(f"{self.place}/{name} cannot be written: {error}") from error
+        _give_back()  # when the stream is gone, which had it
+
+    def _send(self, name: str, pieces: Iterable[bytes]) -> None:
+        with self._io.new_output(f"{self._location}/{name}").create(overwrite=True) as stream:
+            for piece in pieces:
+                stream.write(piece)
 
     def get(self, name: str, at: int, size: int) -> bytes:
         """See `ObjectStore.get`."""
@@ -159,6 +162,8 @@ def kept_index(config: Config, properties: Mapping[str, str], uuid: str) -> Inde
         properties: The properties of the lake's FileIO.
         uuid: The table's.
     """
+    from kuvasz.index.kept import IndexCheckpoints  # with kernels that who only reads sources has no use for
+
     place = config.cluster.indexes_location
     return None if place is None else IndexCheckpoints(ObjectFolder(f"{place.rstrip('/')}/{uuid}", properties))
 

@@ -16,6 +16,8 @@ from kuvasz.errors import TableStuck
 from kuvasz.events import Event, EventLog
 from kuvasz.index import kept
 from kuvasz.lake.files.object_folder import kept_index
+from kuvasz.lake.table import checkpoints
+from kuvasz.lake.table.notes import SET_BACK_PROPERTY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +95,9 @@ class IndexUpkeep:
         try:
             if uuid not in self._known:
                 found = index.newest(table.index.folder)
-                self._known[uuid] = frozenset() if found is None else _paths(found.tag)
+                self._known[uuid] = (
+                    _paths(found.tag) if found is not None and _serves(table, found.tag) else frozenset()
+                )
             size = self._keep(table, index)
         except TableStuck:
             return False
@@ -128,6 +132,10 @@ class IndexUpkeep:
             rows += entry.rows
             fresh += 0 if entry.path in known else entry.rows
         return fresh >= max(self._least_rows, rows // _SHARE)
+
+
+def _serves(table: LakeTable, tag: Mapping[str, Any]) -> bool:
+    return checkpoints.is_readable(tag, table.definition, table.table.properties.get(SET_BACK_PROPERTY, ""))
 
 
 def _paths(tag: Mapping[str, Any]) -> frozenset[str]:

@@ -41,6 +41,17 @@ _SEED = "seed"
 CHECKPOINT_ENTRIES = 1 << 20
 
 
+def is_readable(tag: Mapping[str, Any], definition: Definition, set_back: str) -> bool:
+    """Return whether a checkpoint can be read still.
+
+    Args:
+        tag: The checkpoint's.
+        definition: What the table is; keys are hashed with its seed.
+        set_back: The word of its property that says that someone set it back.
+    """
+    return tag.get(_SEED) == index_seed.mark(definition.seed) and tag.get(_SET_BACK, "") == set_back
+
+
 class Checkpoints:
     """The checkpoints of one table's index.
 
@@ -89,7 +100,7 @@ class Checkpoints:
 
     def _is_readable(self, tag: Mapping[str, Any]) -> bool:
         """Whether the keys of a checkpoint were hashed as they are now, and nobody set the table back since."""
-        return tag.get(_SEED) == index_seed.mark(self._definition.seed) and tag.get(_SET_BACK, "") == self.set_back
+        return is_readable(tag, self._definition, self.set_back)
 
     def recall(self, index: PositionIndex) -> tuple[int | None, int]:
         """Take the table's files as they were at the checkpoint of an index that was just opened.

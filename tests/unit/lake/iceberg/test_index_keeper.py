@@ -167,3 +167,15 @@ def test_a_thread_looks_at_all_tables(cluster: Cluster) -> None:
 
 def test_without_the_option_nothing_is_kept(tmp_path: Path) -> None:
     assert kept_index(Config.model_construct(cluster=ClusterConfig()), {}, "0b5e") is None
+
+
+def test_what_nobody_can_read_any_more_is_kept_anew(cluster: Cluster) -> None:
+    first = cluster.first
+    fill(first, "a", 1, 2)
+    assert cluster.keeper(first).keep(first.table)
+    assert not cluster.keeper(first).keep(first.table), "it is there"
+    seed.replace(first.folder, bytes(32))  # the coordinator was replaced
+    first.start()
+    assert first.table.index.places
+    assert cluster.keeper(first).keep(first.table)
+    assert cluster.objects() == 2
