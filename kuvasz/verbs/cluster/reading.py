@@ -67,7 +67,7 @@ class SourcesRead:
         cluster = config.cluster
         if index is None or cluster.log_location is None:
             raise ConfigError("cluster.role: there is no cluster.log to read into")
-        # For PyArrow, where the log is in a store: of the 10 MB of a part of an upload there is what was written then.
+        # For PyArrow, where the log is in a store: an upload then has no more in memory than was written of it.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         self._loaded = loaded
         self._sources = _by_name(loaded)
