@@ -75,6 +75,10 @@ FROM unnest(pg_blocking_pids(%s)) AS blocker (pid) LEFT JOIN pg_stat_activity a 
 ORDER BY blocker.pid
 """
 
+#: A session that is done with its command, in a transaction if it has exported a snapshot (manual, section 27.2.3, "pg_stat_activity"). How long a slot takes to make
+#: has no bound, for it waits for transactions; an answer that is stalled on its way would be waited for as long.
+_HAS_ANSWERED = "SELECT FROM pg_stat_activity WHERE pid = %s AND state LIKE 'idle%%' AND backend_type = 'walsender'"
+
 #: Manual, section 9.28.2, "Server Signaling Functions": a role may end sessions of its own.
 _END_READER = """
 SELECT pg_terminate_backend(a.pid, %s) FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
@@ -546,12 +550,19 @@ def _wait(
         poll = select.poll()
         poll.register(pgconn.socket, select.POLLIN)
         watcher: psycopg.Connection[Any] | None = None
+        working_at = time.monotonic()
         try:
             while pgconn.is_busy():
                 if poll.poll(look_every_s * 1000):
                     pgconn.consume_input()
-                elif on_waiting is not None:
-                    watcher = watcher or stack.enter_context(_watcher(conninfo))
+                    continue
+                watcher = watcher or stack.enter_context(_watcher(conninfo))
+                if watcher.execute(_HAS_ANSWERED, (pgconn.backend_pid,)).fetchone() is None:
+                    working_at = time.monotonic()
+                elif time.monotonic() - working_at > conninfos.ANSWER_S:
+                    what = f"the server has answered, and for {conninfos.ANSWER_S:g} s nothing came of it"
+                    raise psycopg.OperationalError(what)
+                if on_waiting is not None:
                     on_waiting(_blockers(watcher, pgconn.backend_pid))
         except BaseException:
             # The server does not notice a closed socket while it waits, and would finish the slot later.

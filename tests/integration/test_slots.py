@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -10,7 +11,9 @@ from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.errors import SlotLost, SourceError, SourceRefused
 from kuvasz.source import conninfo, failure, slots
 from kuvasz.source.catalog import introspect
+from tests.support.message_proxy import message_proxy
 from tests.support.postgres import Server, create_database
+from tests.support.proxy import url_through
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -49,6 +52,42 @@ def test_a_permanent_slot_outlives_its_snapshot(source, replication, connection)
     assert slots.exists(connection, name)
     assert slots.drop(connection, name)
     assert not slots.drop(connection, name)
+
+
+def test_an_answer_that_is_stalled_on_its_way_is_given_up(source, monkeypatch):
+    """It would be waited for as long as for an old transaction, with nothing said of it: for ever."""
+    monkeypatch.setattr(conninfo, "ANSWER_S", 1.0)
+    port, name = source.server.port, name_of(source)
+
+    def made(between):
+        url = conninfo.replication_conninfo(url_through(source, between.port, "sslmode=disable"))
+        with slots.create(url, name, temporary=True, look_every_s=0.1):
+            pass
+
+    with message_proxy(port) as between:
+        made(between)
+    answers = [number for number, kind in enumerate(between.kinds, 1) if kind == "T"]
+    of_slot = answers[1]  # the first says what time it is
+    with (
+        message_proxy(port, "stall", of_slot) as between,
+        pytest.raises(SourceError, match="the server has answered, and for 1 s nothing came of it"),
+    ):
+        made(between)
+    assert "CREATE_REPLICATION_SLOT" in between.harmed
+
+
+def test_an_old_transaction_is_waited_for_longer_than_any_answer(source, replication, monkeypatch):
+    monkeypatch.setattr(conninfo, "ANSWER_S", 0.5)
+    with source.connect() as old:
+        old.execute("CREATE TABLE fresh ()")
+        begin = time.monotonic()
+
+        def on_waiting(_):
+            if time.monotonic() - begin > 2:
+                old.commit()
+
+        with slots.create(replication, name_of(source), temporary=True, on_waiting=on_waiting, look_every_s=0.1):
+            assert time.monotonic() - begin > 2
 
 
 def test_a_temporary_slot_goes_with_its_snapshot(source, replication, connection):
