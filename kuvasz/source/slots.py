@@ -75,8 +75,9 @@ FROM unnest(pg_blocking_pids(%s)) AS blocker (pid) LEFT JOIN pg_stat_activity a 
 ORDER BY blocker.pid
 """
 
-#: A session that is done with its command, in a transaction if it has exported a snapshot (manual, section 27.2.3, "pg_stat_activity"). How long a slot takes to make
-#: has no bound, for it waits for transactions; an answer that is stalled on its way would be waited for as long.
+#: A session that is done with its command, in a transaction if it has exported a snapshot (manual, section 27.2.3,
+#: "pg_stat_activity"). How long a slot takes to make has no bound, for it waits for transactions; an answer that is
+#: stalled on its way would be waited for as long.
 _HAS_ANSWERED = "SELECT FROM pg_stat_activity WHERE pid = %s AND state LIKE 'idle%%' AND backend_type = 'walsender'"
 
 #: Manual, section 9.28.2, "Server Signaling Functions": a role may end sessions of its own.
