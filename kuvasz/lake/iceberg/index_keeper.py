@@ -103,12 +103,12 @@ class IndexUpkeep:
             return False
         except kept.Unusable as error:
             self._known[uuid] = frozenset()
-            _log.tell(Event.INDEX_UNKEPT, table=table.name, store=index.place, error=str(error))
+            _log.tell(Event.INDEX_UNKEPT, table=table.name, place=index.place, error=str(error))
             return False
         if size is None:
             return False
         seconds = round(time.monotonic() - begin, 2)
-        _log.tell(Event.INDEX_KEPT, table=table.name, store=index.place, bytes=size, seconds=seconds)
+        _log.tell(Event.INDEX_KEPT, table=table.name, place=index.place, bytes=size, seconds=seconds)
         return True
 
     def _keep(self, table: LakeTable, index: IndexCheckpoints) -> int | None:

@@ -82,11 +82,11 @@ class Checkpoints:
         try:
             found = others.bring(folder, lambda tag: self._is_better(tag, folder))
         except kept.Unusable as error:  # also what a process removed meanwhile that has just kept a newer one
-            _log.tell(Event.INDEX_LEFT, table=name, store=others.place, error=str(error))
+            _log.tell(Event.INDEX_LEFT, table=name, place=others.place, error=str(error))
             return
         if found is not None:
             rows, seconds = sum(run.rows for run in found.runs), round(time.monotonic() - begin, 2)
-            _log.tell(Event.INDEX_BROUGHT, table=name, store=others.place, rows=rows, seconds=seconds)
+            _log.tell(Event.INDEX_BROUGHT, table=name, place=others.place, rows=rows, seconds=seconds)
 
     def _is_better(self, tag: Mapping[str, Any], folder: Path) -> bool:
         """Whether a checkpoint is worth more than what is on disk: what can be read, and describes a later state."""
