@@ -77,6 +77,8 @@ class Telling(Scenario):
                 cpu = sampler.cpu_between(begin[name], end)
                 used[name] = sum(cpu[kind] for kind in OURS) / (end - begin[name]) * 100
                 outcome.add(f"CPU of one core, {name}", used[name], "%")
+                for kind in OURS:
+                    outcome.add(f"CPU of {kind}, {name}", cpu[kind], "s")
             outcome.add("CPU of the tables about the lake", (used["with"] / used["without"] - 1) * 100, "%")
             for name, run in runs.items():
                 mark = workload.last_mark(url, dict.fromkeys(workload.table_names(self.tables), "id"), 0)

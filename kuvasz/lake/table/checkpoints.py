@@ -37,8 +37,13 @@ _SET_BACK = "set back"
 #: Says with which seed the keys were hashed; earlier versions had all of it from the lake, and say nothing.
 _SEED = "seed"
 
-#: Entries after which the index is made durable although nobody stops.
+#: Entries, and files, after which the index is made durable although nobody stops. After a kill each file that is
+#: newer costs some milliseconds of a core, however few rows are in it.
 CHECKPOINT_ENTRIES = 1 << 20
+CHECKPOINT_FILES = 64
+
+#: And this part of the table's files at least: all of them are named in it.
+_PART_OF_FILES = 8
 
 
 def is_readable(tag: Mapping[str, Any], definition: Definition, set_back: str) -> bool:
@@ -68,6 +73,7 @@ class Checkpoints:
         self._files = files
         self._others = others
         self._unsaved = 0  #: entries since the last one
+        self.unsaved_files = 0  #: files since then, also those of which the keys were read
 
     def bring(self, folder: Path) -> None:
         """Put what the store has in the place of an index on disk that is older, or none; once for each table.
@@ -133,11 +139,14 @@ class Checkpoints:
         files.next_number = max(files.next_number, int(str(tag["next"])))
         return True
 
-    def count(self, index: PositionIndex, rows: int, snapshot_id: int | None, sequence: int) -> None:
-        """Note that so many entries came with a snapshot, and save the index if they are many by now."""
+    def count(self, index: PositionIndex, rows: int, files: int, snapshot_id: int | None, sequence: int) -> None:
+        """Note that so many entries came with a snapshot, and save the index if these are many by now."""
         self._unsaved += rows
+        self.unsaved_files += files
         if self._unsaved >= CHECKPOINT_ENTRIES:
             self._shed(index)
+            self.save(index, snapshot_id, sequence)
+        elif self.unsaved_files >= max(CHECKPOINT_FILES, len(self._files) // _PART_OF_FILES):
             self.save(index, snapshot_id, sequence)
 
     def save(self, index: PositionIndex, snapshot_id: int | None, sequence: int) -> None:
@@ -161,7 +170,7 @@ class Checkpoints:
         except OSError as error:  # a disk without room: the next start reads keys from the table
             _log.tell(Event.INDEX_UNSAVED, table=self._definition.name, error=str(error))
         failpoints.hit("after_checkpoint")
-        self._unsaved = 0
+        self._unsaved = self.unsaved_files = 0
 
     def _shed(self, index: PositionIndex) -> None:
         """Let the index forget keys that are gone, when they are as many as those that are there.

@@ -98,8 +98,11 @@ class Recovery:
         self._read_versions = read_versions
         self._live: dict[str, LiveFile] = {}  #: path -> file of the snapshot
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Make files and index describe the snapshot. If it fails, neither can be used any more.
+
+        Returns:
+            How many files were new to them.
 
         Raises:
             ForeignChange: An open transaction replaces rows of files that someone else removed.
@@ -114,6 +117,7 @@ class Recovery:
             _log.tell(Event.INDEX_READ, table=self._definition.name, files=len(fresh))
         self._read(fresh)
         self._files.all_found()
+        return len(fresh)
 
     # Files
 

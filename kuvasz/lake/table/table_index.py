@@ -104,7 +104,8 @@ class TableIndex:
                 self.snapshot_id, self.sequence
             ):
                 self._begin_anew(places)
-            Recovery(self._table, self._definition, self.files, self._open, places, *self._readers).run()
+            read = Recovery(self._table, self._definition, self.files, self._open, places, *self._readers).run()
+            self._checkpoints.unsaved_files += read
             places.mark()
             self._note_set_back()
             self.snapshot_id, self.sequence = self._table.snapshots.current_id, self._table.snapshots.sequence
@@ -122,9 +123,9 @@ class TableIndex:
         self.files.let_go()
         self._open.void(is_set_back=True)
 
-    def note(self, rows: int) -> None:
-        """Note that a commit with so many new rows was marked; from time to time that is made durable."""
-        self._checkpoints.count(self.places, rows, self.snapshot_id, self.sequence)
+    def note(self, rows: int, files: int) -> None:
+        """Note that a commit with so many new rows in so many files was marked; now and then that is made durable."""
+        self._checkpoints.count(self.places, rows, files, self.snapshot_id, self.sequence)
 
     def undo(self) -> None:
         """Take back what it was told since the last commit; open transactions stay as they are."""

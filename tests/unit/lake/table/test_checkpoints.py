@@ -96,6 +96,50 @@ def test_a_disk_without_room_is_told_and_stops_nobody(
     assert (record.event, record.table, record.error) == ("index_unsaved", "shop.items", "no room")
 
 
+def test_after_many_files_it_is_saved_however_few_rows_they_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_FILES", 4)
+    world = filled(tmp_path)
+    index = world.table.index
+    index.note(1, 1)
+    assert index.places.tag is None
+    index.note(1, 1)
+    assert index.places.tag is not None
+    world.add("c", 5)
+    world.read.clear()
+    world.start()  # as after a kill
+    assert world.table.index.places
+    assert world.read == ["c"]
+
+
+def test_files_that_were_read_again_count_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_FILES", 3)
+    world = filled(tmp_path)
+    world.table.index.note(1, 1)
+    assert world.table.index.places.tag is not None
+
+
+def test_of_a_table_with_many_files_many_have_to_be_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_FILES", 1)
+    monkeypatch.setattr(checkpoints, "_PART_OF_FILES", 1)
+    world = World(tmp_path)
+    for number in range(5):
+        world.add(f"f{number}", number)
+    world.table.index.read()
+    world.table.index.save()
+    index = world.table.index
+    index.places.insert(keys_of(9), 1, np.zeros(1, np.uint32))
+    entries = index.places.entries
+    index.note(1, 4)
+    world.start()
+    assert world.table.index.read().entries == entries - 1
+    world.table.index.places.insert(keys_of(9), 1, np.zeros(1, np.uint32))
+    world.table.index.note(1, 5)
+    world.start()
+    assert world.table.index.read().entries == entries
+
+
 def test_after_many_entries_it_is_saved_and_forgets_keys_that_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,11 +150,11 @@ def test_after_many_entries_it_is_saved_and_forgets_keys_that_are_gone(
         index.insert(keys_of(number), 999, np.zeros(1, np.uint32))  # a file that went
     world.table.index.files.find("a").dead = BitMap64([0])
     index.mark()
-    mine.count(index, 9, 1, 0)
+    mine.count(index, 9, 1, 1, 0)
     assert index.entries == 34
-    mine.count(index, 1, 1, 0)
+    mine.count(index, 1, 1, 1, 0)
     assert index.entries == 3, "row 0 of a is dead, too"
     assert index.tag["files"] == {str(entry.number): entry.path for entry in world.table.index.files}
     index.insert(keys_of(200), 999, np.zeros(1, np.uint32))
-    mine.count(index, 9, 1, 0)
+    mine.count(index, 9, 1, 1, 0)
     assert index.entries == 4, "it counts from the last one on"

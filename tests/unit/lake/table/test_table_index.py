@@ -67,7 +67,7 @@ def test_undo_takes_back_what_no_commit_has_shown(world: World) -> None:
     assert world.places(1) == [(0, 0)]
     index.places.insert(keys_of(1), at(9), at(0))
     index.places.mark()
-    index.note(1)
+    index.note(1, 1)
     index.undo()
     assert world.places(1) == [(9, 0)]
 
