@@ -108,7 +108,7 @@ def source_view(sync: SourceSync, progress: Progress, *, is_ended: bool) -> Sour
         epoch=epoch,
         commit_us=commit_us,
         last_message_at=None if reader is None else reader.facts.last_message_at,
-        is_pending=progress.pending(name),
+        is_pending=durable.is_pending,
         is_paused=reader is not None and reader.facts.is_paused,
         retry_at=sync.retry_at if reader is None else reader.facts.retry_at,
         durable=durable,

@@ -91,5 +91,6 @@ def rest(stand: Stand, subject: Subject, *, settle: float, seconds: float) -> Ou
     outcome.add("CPU of one core", sum(cpu[kind] for kind in OURS) * share, "%")
     for kind in (*OURS, SOURCE):
         outcome.add(f"CPU of one core, {kind}", cpu[kind] * share, "%")
+    outcome.add("memory, driver", last.rss["driver"] / 1e6, "MB")
     outcome.panels += panels.processes(sampler.samples)
     return outcome

@@ -37,6 +37,11 @@ class Durable:
     held: frozenset[str] = frozenset()  #: tables that hold the source: some of what was routed was not for them
 
     @property
+    def is_pending(self) -> bool:
+        """Whether a worker was given something that is not durable yet."""
+        return bool(self.floors or self.aside)
+
+    @property
     def is_even(self) -> bool:
         """Whether every table that follows has everything before the same LSN."""
         return not (self.floors or self.aside or self.held)
@@ -81,7 +86,7 @@ class _WorkerShare:
 
 
 class _Source:
-    __slots__ = ("confirmable", "epoch", "holds", "lanes", "numbers", "pending", "received", "routed")
+    __slots__ = ("confirmable", "epoch", "even", "holds", "lanes", "numbers", "pending", "received", "routed")
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -92,6 +97,20 @@ class _Source:
         self.holds: dict[str, int] = {}  # name -> number of the hold
         self.numbers = itertools.count(1)
         self.pending: dict[str, dict[int, int]] = {}  # what stepped aside -> number -> what is durable before it
+        self.even = Durable()  # what `durable` returned last where nothing was pending
+
+    def durable(self) -> Durable:
+        """Return how far it is; the same object while a quiet source stands where it stood."""
+        floors = {number: lane.undurable[0].floor for number, lane in self.lanes.items() if lane.undurable}
+        if floors or self.pending or self.holds:
+            aside = {name: min(pending.values()) for name, pending in self.pending.items()}
+            return Durable(
+                confirmable=self.confirmable, received=self.received, floors=floors, aside=aside,
+                held=frozenset(self.holds),
+            )  # fmt: skip
+        if self.even.received != self.received or self.even.confirmable != self.confirmable:
+            self.even = Durable(confirmable=self.confirmable, received=self.received)
+        return self.even
 
     def lane(self, worker: int) -> _WorkerShare:
         return self.lanes.setdefault(worker, _WorkerShare())
@@ -218,14 +237,7 @@ class Progress:
     def durable_in(self, source: str) -> Durable:
         """Return how far a source is in the lake now, table by table."""
         with self._lock:
-            entry = self._sources[source]
-            return Durable(
-                confirmable=entry.confirmable,
-                received=entry.received,
-                floors={number: lane.undurable[0].floor for number, lane in entry.lanes.items() if lane.undurable},
-                aside={name: min(pending.values()) for name, pending in entry.pending.items()},
-                held=frozenset(entry.holds),
-            )
+            return self._sources[source].durable()
 
     def received_lsn(self, source: str) -> int:
         """Return the LSN up to which everything has been received and routed."""
@@ -239,9 +251,7 @@ class Progress:
 
     def pending(self, source: str) -> bool:
         """Tell whether any worker was given something that is not durable yet."""
-        with self._lock:
-            entry = self._sources[source]
-            return bool(entry.pending) or any(lane.undurable for lane in entry.lanes.values())
+        return self.durable_in(source).is_pending
 
     def step_aside(self, source: str, target: str) -> int:
         """Confirm nothing of what a worker is about to call durable until its part of a target `came_through`.

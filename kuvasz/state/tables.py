@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import operator
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ class State(enum.Enum):
     ERROR = "error"
 
 
+_PLACE = operator.attrgetter("source", "target")
 _FOLLOWING = frozenset({State.CATCHING_UP, State.STREAMING})
 _STOPPED = frozenset({State.PAUSED, State.ERROR})
 
@@ -499,7 +501,7 @@ class TableStates:
 
 def _sorted(states: list[TableState]) -> list[TableState]:
     """Return states by source and target: without the lock, for there may be tens of thousands."""
-    return sorted(states, key=lambda state: (state.source, state.target))
+    return sorted(states, key=_PLACE)
 
 
 def _is_to_show(found: TableState, error: KuvaszError) -> bool:
