@@ -1,9 +1,9 @@
 """What the lake is told of kuvasz, and the thread that writes it, beside the way of any row.
 
 Every `INTERVAL_S` each of the tables gets one commit at most, and those of which nothing is lost by waiting every
-second time: a commit is most of what they cost. What cannot be written waits, in bounded memory; what finds no room
-there is counted and told. The table of commits is told nothing: it is read off the snapshots of the
-lake's tables (`kuvasz.lake.about.commits`).
+third time: a commit is most of what they cost. An event that is no warning waits as well. What cannot be written
+waits, in bounded memory; what finds no room there is counted and told. The table of commits is told nothing: it is
+read off the snapshots of the lake's tables (`kuvasz.lake.about.commits`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kuvasz.events import Event, EventLog
 from kuvasz.lake.about import commits
 from kuvasz.lake.about.joint_writing import JointWriting
 from kuvasz.lake.about.rows import Row, WaitingRows
-from kuvasz.lake.about.tables import COMMITS, REJECTS, SOURCES, TABLES
+from kuvasz.lake.about.tables import COMMITS, EVENTS, REJECTS, SOURCES, TABLES
 from kuvasz.lake.about.writer import AboutWriter
 from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.ports import About
@@ -39,8 +39,12 @@ _log = EventLog(__name__)
 #: Between two commits of one of the tables.
 INTERVAL_S = 10.0
 
-#: Of these not each time: snapshots are there to be read, and the last row of a source is what counts.
-_EVERY = {COMMITS: 2, SOURCES: 2}
+#: Of these not each time: snapshots are there to be read, the last row of a source is what counts, and the log has
+#: what a kill takes of the events.
+_EVERY = {COMMITS: 3, EVENTS: 3, SOURCES: 3}
+
+#: Severity of the events that do not wait for their turn.
+_URGENT = frozenset({"warning", "error", "critical"})
 
 #: Seconds that the last ones get when kuvasz stops.
 _STOP_S = 5.0
@@ -173,8 +177,13 @@ class LakeAbout(About):
 
     def _flush(self, number: int) -> None:
         for writer in self._writers:
-            if number % _EVERY.get(writer.about.name, 1) == 0:
+            if number % _EVERY.get(writer.about.name, 1) == 0 or self._is_urgent(writer):
                 self._do(writer, lambda writer=writer: self._write(writer))  # type: ignore[misc]
+
+    def _is_urgent(self, writer: AboutWriter) -> bool:
+        """Whether an event waits that somebody may have to act upon."""
+        is_urgent = lambda row: row.get("severity") in _URGENT  # noqa: E731
+        return writer.about.name == EVENTS and self._waiting.is_any(EVENTS, is_urgent)
 
     def _do(self, writer: AboutWriter, what: Callable[[], None]) -> None:
         """Do something with a table. Nothing that fails here may stop anything else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 Row: TypeAlias = Mapping[str, object]
@@ -35,6 +35,11 @@ class WaitingRows:
                     waiting.append(row)
                 else:
                     self._lost[table] += 1
+
+    def is_any(self, table: str, of_kind: Callable[[Row], bool]) -> bool:
+        """Whether a row of a kind waits for a table."""
+        with self._lock:
+            return any(map(of_kind, self._rows[table]))
 
     def take(self, table: str) -> list[Row]:
         """Return all rows of a table, which wait no more."""

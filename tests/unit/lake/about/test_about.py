@@ -162,15 +162,25 @@ def test_it_is_written_by_the_clock(world: LocalWorld, monkeypatch: pytest.Monke
     about.stop()
 
 
-def test_what_is_not_lost_by_waiting_is_written_every_second_time(world: LocalWorld) -> None:
+def test_what_is_not_lost_by_waiting_is_written_every_third_time(world: LocalWorld) -> None:
     about = world.lake.about
-    for number in (1, 2):
-        about.tell("events", [{"happened_at": AT, "number": number}])
+    for number in (1, 2, 3):
+        about.tell("events", [{"happened_at": AT, "number": number, "severity": "info"}])
         about.tell("sources", [{"seen_at": AT, "source": f"eu{number}"}])
         about._flush(number)
-        assert world.table(EVENTS).num_rows == number
-        assert ("_kuvasz.sources" in world.catalog.stored) is (number == 2)
-    assert sorted(world.table("_kuvasz.sources").column("source").to_pylist()) == ["eu1", "eu2"]
+        for table in (EVENTS, "_kuvasz.sources"):
+            assert (table in world.catalog.stored) is (number == 3)
+    assert world.table(EVENTS).num_rows == 3
+    assert sorted(world.table("_kuvasz.sources").column("source").to_pylist()) == ["eu1", "eu2", "eu3"]
+
+
+@pytest.mark.parametrize("severity", ["warning", "error"])
+def test_what_somebody_may_have_to_act_upon_does_not_wait(world: LocalWorld, severity: str) -> None:
+    about = world.lake.about
+    about.tell("events", [{"happened_at": AT, "number": 1, "severity": "info"}])
+    about.tell("events", [{"happened_at": AT, "number": 2, "severity": severity}])
+    about._flush(1)
+    assert world.table(EVENTS).num_rows == 2
 
 
 def test_its_tables_are_maintained_and_nobody_s_targets(world: LocalWorld) -> None:

@@ -31,3 +31,11 @@ def test_what_could_not_be_written_waits_again_in_front() -> None:
     waiting.add("events", [{"n": 4}])
     assert waiting.take("events") == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert waiting.lost("events") == 1
+
+
+def test_whether_a_row_of_a_kind_waits() -> None:
+    waiting = WaitingRows()
+    waiting.add("events", [{"n": 1}, {"n": 2}])
+    assert waiting.is_any("events", lambda row: row["n"] == 2)
+    assert not waiting.is_any("events", lambda row: row["n"] == 3)
+    assert not waiting.is_any("sources", lambda row: True)
