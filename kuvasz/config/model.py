@@ -1164,9 +1164,10 @@ class DatabaseConfig(Section):
     pattern: it takes in each table like it that has no entry of its own, also one that appears later."""
 
     max_tables: Annotated[kinds.Whole, kinds.between(1, 1_000_000)] = 5000
-    """Tables of one source that may be like the patterns of `tables`. A source with more is in error until some are
-    dropped, or this is more: whoever may create tables there would fill the lake with them, and keep all others
-    waiting for the map. With `schemas` and `partitions_regex` it is 10,000 tables of one target."""
+    """Tables of one source that may be like the patterns of `tables`, and that may come to it within a day, those
+    that are gone again included. A source with more is in error until some are dropped, or this is more: whoever may
+    create tables there would fill the lake with them, and keep all others waiting for the map. With `schemas` and
+    `partitions_regex` it is 10,000 tables of one target."""
 
     on_slot_lost: OnSlotLost = OnSlotLost.STOP
     """When the slot is gone: stop with exit 5; repair: a new slot, then compare with the source and mend; resync:

@@ -10,26 +10,33 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kuvasz.config import names, sources
+from kuvasz.config.patterns import expansion
 from kuvasz.config.patterns.expansion import expanded
 from kuvasz.config.patterns.found_tables import LeftOut, SeenTable
+from kuvasz.config.patterns.new_tables import NewTables
 from kuvasz.errors import SourceTooLarge, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import mappable
+from kuvasz.sync.rules import map_difference
 
 if TYPE_CHECKING:
     from kuvasz.config.model import Config
     from kuvasz.config.sources import Pattern, Source
+    from kuvasz.model import TableName
     from kuvasz.state.ports import StoredFeeds
 
 _log = EventLog(__name__)
 
 #: Sources that are asked side by side.
 _THREADS = 32
+
+_HINT = "drop those that are not needed, `except` them, or give `max_tables` more; it is tried again"
 
 
 class PatternTables:
@@ -48,14 +55,30 @@ class PatternTables:
         self._seen: dict[str, tuple[SeenTable, ...]] | None = None  #: None: nobody has asked
         self._patterns: dict[str, tuple[Pattern, ...]] = {}  #: by which each source was asked in this process
         self._told: set[LeftOut] = set()
+        self._new = NewTables()
         self.is_mine: Callable[[Source], bool] = lambda _: True  #: others are asked by another process
         self.version = 0  #: another one whenever something else was seen
 
     def applied(self, config: Config) -> Config:
-        """Return a map that knows which tables its patterns take in, by what was seen last."""
+        """Return a map that knows which tables its patterns take in, by what was seen last.
+
+        Of one that runs, no target becomes what only a restart makes of it, though its table went and another one of
+        its name came that a pattern of another type takes in: that is left out until the target is fed no more, with
+        another `version` for whoever follows the patterns. Else whoever owns a source would have everybody's map
+        refused.
+        """
         if not any(group.patterns for group in config.databases):
             return config
-        return expanded(config, self._known())
+        known = expanded(config, self._known())
+        if not (moved := expansion.moved(config, known)):
+            return known
+        found = map_difference.redefined(sources.resolve(config), sources.resolve(known))
+        redefined = {target for target, _, _ in found}
+        left = {target for target in moved if ".".join(target) in redefined}
+        if not left:
+            return known
+        self.version += 1
+        return expansion.without(known, left)
 
     def read_again(self) -> None:
         """Go by what other processes have seen since.
@@ -91,10 +114,23 @@ class PatternTables:
 
         Raises:
             SourceError: The catalog cannot be read.
-            SourceTooLarge: There are too many.
+            SourceTooLarge: There are too many, or too many have come within a day.
             StateError: Other processes cannot be told, or nobody knows what they have seen.
         """
-        self._take({source.name: _found(connection, source)})
+        found = _found(connection, source)
+        fresh = self._fresh(source, found)
+        self._take({source.name: found})
+        self._new.note(source.name, fresh, time.monotonic())
+
+    def refuse_many(self, connection: Any, source: Source) -> None:  # noqa: ANN401 (as above)
+        """Refuse a source that `look` would refuse, and take nothing over: it begins more often than it is looked at.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+            SourceTooLarge: There are too many, or too many have come within a day.
+        """
+        if source.patterns:
+            self._fresh(source, _found(connection, source))
 
     def tell(self, config: Config) -> None:
         """Say once of each table why no pattern takes it in."""
@@ -106,6 +142,24 @@ class PatternTables:
                     reason=one.why, hint=one.hint,
                 )  # fmt: skip
         self._told = set(left)
+
+    def _fresh(self, source: Source, found: Sequence[SeenTable]) -> Collection[TableName]:
+        """Return the tables that have come to a source since it was looked at last; of one that never was, none.
+
+        Raises:
+            SourceTooLarge: They are too many within a day.
+        """
+        if (before := self._known().get(source.name)) is None:
+            return ()
+        had = {one.table for one in before}
+        fresh = {one.table for one in found if one.table not in had and _is_like(source, one)}
+        count = self._new.count(source.name, fresh, time.monotonic())
+        if fresh and count > source.max_tables:
+            what = f"{count:,} tables that are like patterns of the map have come to it within a day"
+            raise SourceTooLarge(
+                f"{place_of(source.name)}: {what}, and at most {source.max_tables:,} may", hint=_HINT
+            )
+        return fresh
 
     def _is_due(self, source: Source, *, is_all: bool) -> bool:
         if not self.is_mine(source):
@@ -162,16 +216,19 @@ def _found(connection: Any, source: Source) -> tuple[SeenTable, ...]:  # noqa: A
     """
     found = mappable.load(connection, [pattern.table for pattern in source.patterns])
     if len(found) > source.max_tables:
-        like = sum(any(pattern.means(one.table) for pattern in source.patterns) for one in found)
+        like = sum(_is_like(source, one) for one in found)
         if like > source.max_tables:
             what = f"{like:,} tables of it are like patterns of the map, and at most {source.max_tables:,} may be"
-            hint = "drop those that are not needed, `except` them, or give `max_tables` more; it is tried again"
-            raise SourceTooLarge(f"{place_of(source.name)}: {what}", hint=hint)
+            raise SourceTooLarge(f"{place_of(source.name)}: {what}", hint=_HINT)
     return found
 
 
+def _is_like(source: Source, table: SeenTable) -> bool:
+    return any(pattern.means(table.table) for pattern in source.patterns)
+
+
 def refuse_many(connection: Any, source: Source) -> None:  # noqa: ANN401 (as above)
-    """Refuse a source that has too many tables, and take nothing over: it begins more often than it is looked at.
+    """Refuse a source that has too many tables.
 
     Raises:
         SourceError: The catalog cannot be read.

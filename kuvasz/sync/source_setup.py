@@ -20,7 +20,6 @@ from kuvasz.source.catalog import introspect, look, sizes
 from kuvasz.source.catalog.table import SourceTable
 from kuvasz.source.check.server_check import OLDEST_ORIGIN_VERSION, OLDEST_STAGED_VERSION
 from kuvasz.state.tables import State
-from kuvasz.sync import pattern_tables
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.context.source_context import SourceContext
@@ -116,7 +115,8 @@ class SourceSetup:
         ):
             facts = introspect.server(connection)
             self._check_server(connection, facts)
-            pattern_tables.refuse_many(connection, self._context.source)
+            if (patterns := self._context.shared.patterns) is not None:
+                patterns.refuse_many(connection, self._context.source)
             self._attach_all()  # what they follow is no member, whatever its name is
             self._members.refresh(connection)
             for spec in self._source_tables.source.tables:

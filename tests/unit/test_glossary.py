@@ -39,7 +39,7 @@ ORDINARY = frozenset(
     transform truncate truncated truncation type unclear under undurable unique unknown unlogged unwritten up
     upstream url value variable vector verb verification versions view waiting wake warm watch watches way when
     widen window worker write writer writing written
-    any hours weekday
+    any hours new weekday
     first
     """.split()  # noqa: SIM905 (read as a text)
 )

@@ -6,7 +6,7 @@ that came first keep their targets: one that comes later and would have the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kuvasz.config import check, names, sources
@@ -38,6 +38,40 @@ def expanded(config: Config, seen: Mapping[str, Sequence[SeenTable]]) -> Config:
             groups[number] = _without(
                 groups[number], {key: why for (of, key), why in refused.items() if of == number}
             )  # fmt: skip
+
+
+def moved(before: Config, after: Config) -> frozenset[tuple[str, str]]:
+    """Return the targets that patterns fill in both maps, and not by the same ones: they may be defined otherwise.
+
+    Args:
+        before: A map that knows which tables its patterns take in.
+        after: The same, with what they take in by now.
+    """
+    had, have = _patterns_of_targets(before), _patterns_of_targets(after)
+    return frozenset(target for target, patterns in have.items() if had.get(target, patterns) != patterns)
+
+
+def without(config: Config, targets: Collection[tuple[str, str]]) -> Config:
+    """Return a map whose patterns take in no table of some targets, each as namespace and name."""
+    groups = list(config.databases)
+    for number, group in enumerate(groups):
+        if group.found is not None:
+            tables = {
+                key: one for key, one in group.found.tables.items()
+                if sources.target_name(config.lake, key, one.config) not in targets
+            }  # fmt: skip
+            groups[number] = group.knowing(FoundTables(tables=tables, left_out=group.found.left_out))
+    return config.model_copy(update={"databases": tuple(groups)})
+
+
+def _patterns_of_targets(config: Config) -> dict[tuple[str, str], set[tuple[int, str]]]:
+    """Return by which patterns, of which group, each target is filled."""
+    found: dict[tuple[str, str], set[tuple[int, str]]] = {}
+    for number, group in enumerate(config.databases):
+        for key, one in (group.found.tables if group.found is not None else {}).items():
+            target = sources.target_name(config.lake, key, one.config)
+            found.setdefault(target, set()).add((number, one.pattern))
+    return found
 
 
 def pattern_of(group: DatabaseConfig, table: TableName) -> str | None:
@@ -177,4 +211,4 @@ def _refusals(found: FoundTable[TableConfig], key: str, why: str) -> Iterator[Le
         yield LeftOut(source=source, table=key, pattern=found.pattern, why=why, hint=hint)
 
 
-__all__ = ["expanded", "pattern_of", "sources_of"]
+__all__ = ["expanded", "moved", "pattern_of", "sources_of", "without"]

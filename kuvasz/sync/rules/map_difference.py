@@ -282,20 +282,27 @@ def _collapses(specs: Mapping[TableName, Sequence[SourceTableSpec]]) -> list[Tab
     return [table for table, (spec, *_routes) in specs.items() if spec.is_collapse]
 
 
+def redefined(before: Iterable[Source], after: Iterable[Source]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield what cannot become of a target that is fed: the target, what to do about it, and the options."""
+    known = definitions(before)
+    for target, wanted in definitions(after).items():
+        now = known.get(target, wanted)
+        others = [option for option in wanted if wanted[option] != now[option]]
+        for hint, options in ((_ANEW, _of_rows(now)), (_RESTART, _OF_START)):
+            if found := [option for option in others if option in options]:
+                yield target, hint, found
+
+
 def _refuse_redefined(before: Iterable[Source], after: Iterable[Source]) -> None:
     """Refuse what cannot become of a target that is fed.
 
     Raises:
         ConfigError: There is such a thing.
     """
-    known = definitions(before)
     told: dict[str, list[str]] = {}
-    for target, wanted in definitions(after).items():
-        now = known.get(target, wanted)
-        others = [option for option in wanted if wanted[option] != now[option]]
-        for hint, options in ((_ANEW, _of_rows(now)), (_RESTART, _OF_START)):
-            if found := ", ".join(option for option in others if option in options):
-                told.setdefault(hint, []).append(f"target {target}: {found} cannot change while kuvasz runs")
+    for target, hint, options in redefined(before, after):
+        found = ", ".join(options)
+        told.setdefault(hint, []).append(f"target {target}: {found} cannot change while kuvasz runs")
     for hint, sentences in told.items():
         raise ConfigError("; ".join(sorted(sentences)), hint=hint)
 
@@ -337,4 +344,5 @@ __all__ = [
     "needing_restart",
     "of_groups",
     "of_source",
+    "redefined",
 ]

@@ -19,7 +19,7 @@ from kuvasz.config.load import Loaded
 from kuvasz.config.patterns.found_tables import SeenTable
 from kuvasz.errors import ConfigError, LakeError, MapBusy
 from kuvasz.lake.memory.lake import MemoryLake
-from kuvasz.model import TableName
+from kuvasz.model import TableName, TableType
 from kuvasz.sync.rules.map_difference import MapDifference
 
 MAP: dict[str, Any] = {
@@ -263,6 +263,31 @@ def test_what_patterns_are_matched_with_is_followed_without_the_file(world: Worl
     world.live(body)
     (source,) = world.taken[-1].mapped
     assert {spec.target for spec in source.tables} == {"items", "others", "found"}
+
+
+def test_a_table_that_another_pattern_would_make_something_else_keeps_nobody_from_following(world: World) -> None:
+    """Whoever owns a source drops one and creates the other between two looks, and no map of anybody is refused."""
+
+    def seen(name: str, schema: str = "public") -> SeenTable:
+        return SeenTable(table=TableName(schema=schema, name=name), has_key=True)
+
+    def fed() -> dict[str, TableType]:
+        (source,) = world.taken[-1].mapped
+        return {spec.target: spec.config.type for spec in source.tables if spec.target in {"found", "late"}}
+
+    async def body() -> None:
+        world.app.patterns._take({"shop": (seen("found", "audit"),)})
+        world.write(**{"audit.*": {"type": "append"}, "f*": None, "l*": None})
+        world.map.signal()
+        await world.wait_taken(2)
+        assert fed() == {"found": TableType.APPEND}
+        world.app.patterns._take({"shop": (seen("found"), seen("late"))})
+        await world.wait_taken(3)
+        assert fed() == {"late": TableType.CLONE}
+        await world.wait_taken(4)
+        assert fed() == {"late": TableType.CLONE, "found": TableType.CLONE}
+
+    world.live(body)
 
 
 def test_what_changed_before_the_watch_began_is_seen(world: World) -> None:

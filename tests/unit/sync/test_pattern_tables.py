@@ -222,3 +222,26 @@ def test_tables_that_no_pattern_takes_in_do_not_count(servers: Servers) -> None:
 def test_a_source_without_patterns_is_not_asked(servers: Servers) -> None:
     (*_, plain) = sources.resolve(config())
     pattern_tables.refuse_many("nobody", plain)
+
+
+def test_who_makes_and_drops_tables_has_no_more_of_them_within_a_day(servers: Servers) -> None:
+    few = config(max_tables=3)
+    (eu, *_) = sources.resolve(few)
+    one = PatternTables(MemoryFeeds(), may_keep=True)
+    servers.has = {"shop_eu": seen("items", "orders"), "shop_us": seen("items")}
+    one.looked(few)
+    for number in range(3):
+        servers.has["shop_eu"] = seen("items", f"more_{number}")
+        one.look("shop_eu", eu)
+    for name in ("more_0", "more_1"):
+        servers.has["shop_eu"] = seen("items", name)
+        one.look("shop_eu", eu)  # as before
+    servers.has["shop_eu"] = seen("items", "more_3")
+    for ask in (one.look, one.refuse_many):
+        with pytest.raises(SourceTooLarge, match=r"4 tables .* have come to it within a day, and at most 3 may"):
+            ask("shop_eu", eu)
+    assert tables(one.applied(few))["shop_eu"] == ["items", "more_1"]
+    servers.has["shop_eu"] = seen("items")
+    one.refuse_many("shop_eu", eu)
+    one.look("shop_eu", eu)
+    assert tables(one.applied(few))["shop_eu"] == ["items"]
