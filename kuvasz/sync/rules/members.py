@@ -23,6 +23,9 @@ from kuvasz.source.catalog import members
 #: of other sources, writes anew.
 MOST_MEMBERS: Final = 10_000
 
+#: And whose rows it may have, those that were dropped included: their names stand in a property of it for ever.
+MOST_REMEMBERED: Final = 50_000
+
 
 def found(
     source: Source,
@@ -109,4 +112,4 @@ def rendered(known: dict[str, str]) -> frozenset[str]:
     return frozenset(f"{oid} {name}" for oid, name in known.items())
 
 
-__all__ = ["MemberChanges", "compare", "expanded", "found", "remembered", "rendered"]
+__all__ = ["MOST_REMEMBERED", "MemberChanges", "compare", "expanded", "found", "remembered", "rendered"]

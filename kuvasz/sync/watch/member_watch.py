@@ -122,7 +122,8 @@ class MemberWatch:
         """Have the lake remember the name under which a member's rows come; its target must be prepared.
 
         Raises:
-            SchemaError: The lake has the rows of an earlier table of that name, or those of another source's members.
+            SchemaError: The lake has the rows of an earlier table of that name, or those of another source's members;
+                or it has those of too many members.
         """
         if spec.tenant is not None:
             return  # another copy replaces the rows of a sid, whichever table they are of
@@ -138,6 +139,12 @@ class MemberWatch:
             )
             hint = f"rename it to keep both, or drop the table {spec.identifier} from the lake: it is copied anew"
             raise SchemaError(message, hint=hint)
+        if spec.member not in known and len(known) >= members.MOST_REMEMBERED:
+            message = (
+                f"{place_of(now.name, spec.table)}: {spec.identifier} has the rows of {len(known):,} tables of it,"
+                f" those that were dropped included, and at most {members.MOST_REMEMBERED:,} may be one target"
+            )
+            raise SchemaError(message, hint="have `partitions_regex` take in fewer, or give it another `target`")
         known[spec.member] = str(spec.table)
         self._lake.notes.remember_partitions(spec.identifier, now.name, members.rendered(known))
 

@@ -114,3 +114,25 @@ def test_members_are_not_put_beside_those_of_another_source(
     else:
         watch.note(member)
         assert scene.lake.notes.partitions(member.identifier, scene.source.name) == {f"7 {member.table}"}
+
+
+def test_who_drops_members_and_creates_others_has_no_end_of_them_in_the_lake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each commit to the target, also of other sources, writes their names anew."""
+    monkeypatch.setattr(rules, "MOST_REMEMBERED", 3)
+    scene = Scene(tmp_path)
+    watch = MemberWatch(scene.context)
+    scene.copy(scene.items)
+
+    def note(oid: int) -> None:
+        table = dataclasses.replace(scene.items.table, name=f"items_{oid}")
+        member = scene.items.of_member(table, oid)
+        scene.source_tables.source = dataclasses.replace(scene.source, tables=(member,))
+        watch.note(member)
+
+    for oid in (7, 8, 9, 7):
+        note(oid)
+    with pytest.raises(SchemaError, match=r"has the rows of 3 tables of it, .* and at most 3 may be one target"):
+        note(10)
+    note(9)
