@@ -49,6 +49,10 @@ _STILL_S = 2.0
 #: Before the next attempt where the lake does not answer.
 _PAUSE_S = 10.0
 
+#: So many times as long as it took to compare the map, nobody does that again for tables that come and go: whoever
+#: makes and drops them has all of it compared.
+_REST = 20.0
+
 #: Who asked, where nobody did in person.
 _SIGNAL, _FILE, _PATTERN = "SIGHUP", "map.watch", "pattern"
 
@@ -67,6 +71,7 @@ class LiveMap:
         self._turn = asyncio.Lock()
         self._signalled = asyncio.Event()
         self._version = app.patterns.version  #: of what patterns were matched with, as the map that runs knows it
+        self._rests_until = 0.0  #: before which nobody compares it for that again
         #: told the secrets of a map before anything of it is used
         self.on_secrets: list[Callable[[Iterable[str]], None]] = [log.hide]
 
@@ -250,7 +255,7 @@ class LiveMap:
         """
         async with self._turn:
             self._app.refuse_if_changing()
-            version = self._app.patterns.version
+            version, begin = self._app.patterns.version, time.monotonic()
             config = await asyncio.to_thread(self._app.patterns.applied, self._app.config)
             try:
                 found = await asyncio.to_thread(self._app.difference, config)
@@ -258,6 +263,9 @@ class LiveMap:
                 self._version = version
                 _log.tell(Event.MAP_REFUSED, by=_PATTERN, error=str(error))
                 raise
+            finally:
+                now = time.monotonic()
+                self._rests_until = now + _REST * (now - begin)
             if not found.is_empty:
                 await asyncio.to_thread(self._app.ask_lake, found)
             self._app.take_over(found, may_drop=False)
@@ -282,7 +290,8 @@ class LiveMap:
                     await self._signalled.wait()
             is_asked = is_asked or self._signalled.is_set()
             self._signalled.clear()
-            if self._version != self._app.patterns.version and not is_asked:
+            is_other = self._version != self._app.patterns.version and time.monotonic() >= self._rests_until
+            if is_other and not is_asked:
                 await self._is_settled(self._follow_patterns())
                 continue
             if not is_asked and not self._app.config.map.watch:

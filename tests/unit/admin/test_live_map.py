@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from kuvasz.admin.live_map import LiveMap
 from kuvasz.app import App
 from kuvasz.config import load
 from kuvasz.config.load import Loaded
+from kuvasz.config.model import Config
 from kuvasz.config.patterns.found_tables import SeenTable
 from kuvasz.errors import ConfigError, LakeError, MapBusy
 from kuvasz.lake.memory.lake import MemoryLake
@@ -263,6 +266,34 @@ def test_what_patterns_are_matched_with_is_followed_without_the_file(world: Worl
     world.live(body)
     (source,) = world.taken[-1].mapped
     assert {spec.target for spec in source.tables} == {"items", "others", "found"}
+
+
+def test_whoever_makes_and_drops_tables_has_the_map_compared_a_small_part_of_the_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large maps take seconds of CPU for that, which all sources lack."""
+    begun: list[float] = []
+    difference = world.app.difference
+
+    def slow(config: Config) -> MapDifference:
+        begun.append(time.monotonic())
+        time.sleep(0.1)
+        return difference(config)
+
+    async def body() -> None:
+        world.write(**{"f*": None})
+        world.map.signal()
+        await world.wait_taken(1)
+        app: Any = world.app
+        monkeypatch.setattr(app, "difference", slow)
+        for number in range(3):
+            table = SeenTable(table=TableName(schema="public", name=f"found_{number}"), has_key=True)
+            world.app.patterns._take({"shop": (table,)})
+            await world.wait_taken(2 + number)
+
+    world.live(body)
+    assert len(begun) == 3
+    assert all(later - sooner > 1.5 for sooner, later in itertools.pairwise(begun))
 
 
 def test_a_table_that_another_pattern_would_make_something_else_keeps_nobody_from_following(world: World) -> None:
