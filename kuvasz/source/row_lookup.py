@@ -19,7 +19,12 @@ _MOST = 100
 
 
 def rows(
-    connection: psycopg.Connection[Any], table: TableName, columns: Sequence[str], wanted: Mapping[str, str]
+    connection: psycopg.Connection[Any],
+    table: TableName,
+    columns: Sequence[str],
+    wanted: Mapping[str, str],
+    *,
+    is_partitioned: bool = False,
 ) -> list[dict[str, str | None]]:
     """Return the first rows that have some values, as PostgreSQL prints them, each column by its name.
 
@@ -28,16 +33,18 @@ def rows(
 
     Args:
         connection: An ordinary session.
-        table: The table; of a partitioned one the rows of all partitions.
+        table: The table; rows of tables that inherit from it are not its own.
         columns: What is wanted of them.
         wanted: Column -> its value as text.
+        is_partitioned: Whether it is: then the rows of all partitions are meant.
 
     Raises:
         SourceError: The query failed, or a value is none of its column's type.
     """
     shown = ", ".join(map(_name, columns))  # as they are printed: a cast to text may be of somebody's own
     where = " AND ".join(f"{_name(name)} = %s" for name in wanted)
-    query = f"SELECT {shown} FROM {sql.qualified(table).replace('%', '%%')} WHERE {where} LIMIT {_MOST}"
+    name = f"{'' if is_partitioned else 'ONLY '}{sql.qualified(table).replace('%', '%%')}"
+    query = f"SELECT {shown} FROM {name} WHERE {where} LIMIT {_MOST}"
     with (
         failure.translated(place_of(table=table), "look for a row"),
         connection.transaction(force_rollback=True),

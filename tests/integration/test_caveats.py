@@ -80,3 +80,17 @@ def test_what_tables_may_lack_is_told(
         pipeline.wait_applied(database)
         assert [len(pipeline.rows(table)) for table in ("parent", "child_2", "tree")] == [1, 1, 3]
         assert len(told("key_not_unique")) == 1, "once"
+        for statement in (
+            "UPDATE parent SET n = 9",
+            "ALTER TABLE parent ADD more int",
+            "INSERT INTO parent VALUES (8)",
+        ):
+            database.execute(statement)  # of its children, too, but for the INSERT
+        pipeline.wait_applied(database)
+        assert [sorted(row[2] or 0 for row in pipeline.rows(table)) for table in ("parent", "child_2")] == [
+            [0, 9],
+            [9],
+        ]
+        database.execute("TRUNCATE parent")
+        pipeline.wait_applied(database)
+        assert [len(pipeline.rows(table)) for table in ("parent", "child_2", "tree")] == [0, 0, 3]

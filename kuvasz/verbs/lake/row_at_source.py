@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kuvasz.errors import KuvaszError
 from kuvasz.source import conninfo, row_lookup
 from kuvasz.source.catalog import introspect
+from kuvasz.source.catalog.table import TableKind
 from kuvasz.sync.rules.targets import target_of
 from kuvasz.verify.mapped_tables import members_of
 
@@ -59,7 +60,10 @@ def _looked(source: Source, spec: SourceTableSpec, key: Mapping[str, str]) -> Ro
                 why = f"{', '.join(lost)} is masked or computed: no row of the source can be found by it"
                 return dataclasses.replace(told, why_not=why, hidden=hidden)
             wanted = {plain[name]: text for name, text in key.items()}
-            rows = row_lookup.rows(connection, spec.table, list(plain.values()), wanted)
+            rows = row_lookup.rows(
+                connection, spec.table, list(plain.values()), wanted,
+                is_partitioned=found.kind is TableKind.PARTITIONED,
+            )  # fmt: skip
     except KuvaszError as error:
         return dataclasses.replace(told, why_not=error.message, hint=error.hint)
     named = tuple({name: row[column] for name, column in plain.items()} for row in rows)
