@@ -75,3 +75,11 @@ def test_a_row_that_somebody_asks_for_is_shown_as_it_is_printed(database: Databa
         for key, mood in (("b", "glad"), ("c", None)):
             (found,) = row_lookup.rows(session, ITEMS, ["id", "mood", "n"], {"id": key})
             assert found == {"id": key, "mood": mood, "n": {"b": "2", "c": "3"}[key]}
+
+
+def test_what_makes_values_of_a_range_canonical_is_no_function_of_an_owners(database: Database) -> None:
+    """It is called for each value that is looked up, and has to be in C, which asks for a superuser."""
+    database.execute("CREATE TYPE span")
+    for language, body in (("plpgsql", "BEGIN RETURN $1; END"), ("sql", "SELECT $1")):
+        with pytest.raises(psycopg.Error, match="span|shell"):
+            database.execute(f"CREATE FUNCTION same(span) RETURNS span LANGUAGE {language} AS $${body}$$")

@@ -15,7 +15,7 @@ from tests.support.verify_bench import Bench
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
-#: For each function and each relation of PostgreSQL's catalog one of its name that says whom it caught.
+#: For each function, operator, type and relation of PostgreSQL's catalog one of its name that says whom it caught.
 TRAPS = r"""
 CREATE SCHEMA evil;
 GRANT USAGE ON SCHEMA evil TO PUBLIC;
@@ -44,6 +44,30 @@ BEGIN
         EXECUTE format('CREATE VIEW evil.%I AS SELECT ''caught'' AS caught', one.name);
         EXECUTE format('GRANT SELECT ON evil.%I TO PUBLIC', one.name);
     END LOOP;
+    FOR one IN
+        SELECT o.oid, o.oprname AS name, l.typname AS l, r.typname AS r, t.typname AS returns
+        FROM pg_operator o JOIN pg_type r ON r.oid = o.oprright JOIN pg_type t ON t.oid = o.oprresult
+        LEFT JOIN pg_type l ON l.oid = o.oprleft
+        WHERE o.oprnamespace = 'pg_catalog'::regnamespace AND r.typtype <> 'p' AND coalesce(l.typtype, 'b') <> 'p'
+    LOOP
+        EXECUTE format(
+            'CREATE FUNCTION evil.%I(%s) RETURNS pg_catalog.%I LANGUAGE plpgsql AS '
+            '$$BEGIN RAISE EXCEPTION ''caught by the operator %s''; END$$',
+            'operator_' || one.oid, concat_ws(', ', 'pg_catalog.' || quote_ident(one.l),
+            'pg_catalog.' || quote_ident(one.r)), one.returns, replace(one.name, '%', '%%')
+        );
+        EXECUTE format(
+            'CREATE OPERATOR evil.%s (FUNCTION = evil.%I, %s)', one.name, 'operator_' || one.oid,
+            concat_ws(', ', 'LEFTARG = pg_catalog.' || quote_ident(one.l),
+            'RIGHTARG = pg_catalog.' || quote_ident(one.r))
+        );
+    END LOOP;
+    CREATE FUNCTION evil.never() RETURNS bool LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'caught by a type'; END$$;
+    FOR one IN SELECT typname AS name FROM pg_type
+        WHERE typnamespace = 'pg_catalog'::regnamespace AND typtype = 'b' AND typelem = 0
+    LOOP
+        EXECUTE format('CREATE DOMAIN evil.%I AS pg_catalog.%I CHECK (evil.never())', one.name, one.name);
+    END LOOP;
 END
 $do$
 """
@@ -69,7 +93,10 @@ def test_what_stands_before_the_catalog_is_never_asked(
         database.execute(f"INSERT INTO {table} VALUES ({values})")
     database.execute(TRAPS)
     database.execute(f'ALTER DATABASE "{database.name}" SET search_path = evil, public, pg_catalog')
-    for caught in ("SELECT pg_relation_size(1::regclass)", "SELECT relname FROM pg_class"):
+    for caught in (
+        "SELECT pg_relation_size(1::oid::pg_catalog.regclass)", "SELECT relname FROM pg_class", "SELECT 1 = 1",
+        "SELECT 'a'::text",
+    ):  # fmt: skip
         with database.connect(options="") as session, pytest.raises(psycopg.Error, match=r"caught by|does not exist"):
             session.execute(caught)
 
