@@ -81,5 +81,5 @@ def test_what_makes_values_of_a_range_canonical_is_no_function_of_an_owners(data
     """It is called for each value that is looked up, and has to be in C, which asks for a superuser."""
     database.execute("CREATE TYPE span")
     for language, body in (("plpgsql", "BEGIN RETURN $1; END"), ("sql", "SELECT $1")):
-        with pytest.raises(psycopg.Error, match="span|shell"):
+        with pytest.raises(psycopg.Error, match=r"span|shell"):
             database.execute(f"CREATE FUNCTION same(span) RETURNS span LANGUAGE {language} AS $${body}$$")
