@@ -114,6 +114,7 @@ def test_another_user_of_the_catalog_counts_while_kuvasz_runs(
         catalog.execute(f"REASSIGN OWNED BY {heir} TO {CATALOG_USER}; DROP OWNED BY {heir}; DROP ROLE {heir}")
 
 
+@pytest.mark.timeout(1500)  # a Spark that knows nothing of kuvasz takes minutes where the machine is busy
 def test_s3_is_a_store_by_configuration_alone(
     database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]
 ) -> None:

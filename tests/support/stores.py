@@ -78,14 +78,19 @@ class PostgresCatalogFolder(LakeFolder):
         return config
 
 
-@pytest.fixture
-def postgres_catalog(postgres18: EmbeddedPostgres, spark_session: SparkSession) -> Iterator[PostgresCatalogFolder]:
-    """A lake with its catalog in PostgreSQL."""
-    database = create_database(postgres18)
+def own_by_keeper(database: Database) -> None:
+    """Let the owner of a catalog's tables make them in a database."""
     database.execute(
         f"DO $$ BEGIN CREATE ROLE {CATALOG_USER} LOGIN PASSWORD 'any'; EXCEPTION WHEN duplicate_object THEN END $$"
     )
     database.execute(f"GRANT ALL ON SCHEMA public TO {CATALOG_USER}")
+
+
+@pytest.fixture
+def postgres_catalog(postgres18: EmbeddedPostgres, spark_session: SparkSession) -> Iterator[PostgresCatalogFolder]:
+    """A lake with its catalog in PostgreSQL."""
+    database = create_database(postgres18)
+    own_by_keeper(database)
     folder = PostgresCatalogFolder(spark_session, database)
     yield folder
     folder.remove()
@@ -208,7 +213,7 @@ class StoreProcess(Process):
         statement = f"SELECT * FROM {config.lake.name}.shop.{target}"
         subprocess.run(
             [sys.executable, "-c", _READ, json.dumps(settings), statement, str(file)],
-            check=True, capture_output=True, timeout=300,
+            check=True, capture_output=True, timeout=900,  # it starts with no class of its own compiled
         )  # fmt: skip
         import pyarrow as pa
 
