@@ -16,7 +16,7 @@ COVERAGE ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-unit test-all test-versions crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak soak-log go-back trino duckdb deploy-tools orchestrators bench bench-quick docs docs-serve pictures deb clean
+.PHONY: help run test test-unit test-all test-versions test-catalogs crash hostile mutations check setup-demo setup-docs setup-dev jars lock jar-lock audit sbom fuzz neglect soak soak-log go-back trino duckdb deploy-tools orchestrators bench bench-quick docs docs-serve pictures deb clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## */\t/' | expand -t 16
@@ -56,6 +56,14 @@ test-versions: setup-dev ## what needs a server, with each of POSTGRES="14 15 17
 			tests/integration || failed="$$failed $$version"; \
 	done; if [ -n "$$failed" ]; then echo "failed with PostgreSQL$$failed" >&2; exit 1; fi
 
+test-catalogs: setup-dev ## the acceptance tests without the slow ones behind each of CATALOGS="postgres rest", which others have in SQLite
+	@$(MAKE) --no-print-directory jars
+	@home=$$(scripts/java.sh) && failed= && for catalog in $(or $(CATALOGS),postgres rest); do \
+		echo "a catalog behind $$catalog"; \
+		JAVA_HOME="$$home" CATALOG=$$catalog $(PYTHON) -m pytest -m "not slow" $(SHARED) $(PYTEST_ARGS) \
+			tests/acceptance || failed="$$failed $$catalog"; \
+	done; if [ -n "$$failed" ]; then echo "failed behind$$failed" >&2; exit 1; fi
+
 fuzz: setup-dev ## random programs against the model for MINUTES=10, or those of SEED=1,2 again
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" FUZZ=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
@@ -66,9 +74,9 @@ neglect: setup-dev ## tables and tenants paused, renamed, unmapped, unpublished 
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" NEGLECT=$(if $(SEED),seed=$(SEED),$(or $(MINUTES),10)) \
 		exec $(PYTHON) -m pytest -q -s -k some_minutes $(PYTEST_ARGS) tests/integration/test_neglect.py tests/integration/test_neglect_tenants.py
 
-crash: setup-dev ## POINTS=1000 kills at random points under load, with LOG=1 with a staged log; interrupted, it goes on by its tally, build/crashes.json
+crash: setup-dev ## POINTS=1000 kills at random points under load, behind each catalog in turn or CATALOG=rest, with LOG=1 with a staged log; interrupted, it goes on by its tally, build/crashes.json
 	@$(MAKE) --no-print-directory jars
-	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(POINTS),1000) CRASH_SEED=$(SEED) CRASH_LOG=$(or $(LOG),0) \
+	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" CRASHES=$(or $(POINTS),1000) CRASH_SEED=$(SEED) CRASH_LOG=$(or $(LOG),0) CRASH_CATALOG=$(CATALOG) \
 		CRASH_TALLY=$(if $(SEED),,$(or $(TALLY),build/crashes$(if $(LOG),-log).json)) \
 		exec $(PYTHON) -m pytest -q -s --maxfail=1 -k killed_at_random_points $(PYTEST_ARGS) tests/acceptance/test_crash_everything.py
 

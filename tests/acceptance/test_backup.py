@@ -9,6 +9,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from tests.support.backup import backed_up, put_back
+from tests.support.catalogs import in_a_file
 from tests.support.lake import group
 from tests.support.oracle import source_rows
 from tests.support.postgres import Database
@@ -48,6 +49,7 @@ class Shop:
             self.process.assert_equal(name, source_rows(self.database.url, name))
 
 
+@in_a_file
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_whatever_is_lost_comes_back(database: Database, new_process: Callable[..., Process]) -> None:

@@ -2,7 +2,8 @@
 
 After each kill nothing that was confirmed is missing, and some table holds exactly what its sources had; in the end
 every table does, read by Spark and by a second engine. `make crash` counts the kills in a file, and goes on by it.
-With a log (`make crash LOG=1`) what was confirmed is staged, and the lake has it in the end.
+With a log (`make crash LOG=1`) what was confirmed is staged, and the lake has it in the end. The catalogs take turns,
+a life each, or all have that of `make crash CATALOG=rest`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import itertools
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kuvasz import failpoints
 from kuvasz.config.load import load
+from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.lake.format import source_positions
 from kuvasz.lake.jvm import spark
-from tests.support import oracle
+from tests.support import catalogs, oracle, scratch
+from tests.support.catalogs import CATALOGS, Catalog, CatalogProcess
 from tests.support.crash_tally import CrashTally
 from tests.support.failpoints import (
     COPYING,
@@ -44,7 +47,7 @@ from tests.support.failpoints import (
 from tests.support.load import TABLES, Load, create_tables, fill_tables
 from tests.support.observer import Observer
 from tests.support.postgres import Database, create_database, drop_database
-from tests.support.process import Helpers, Process
+from tests.support.process import Helpers
 
 CRASHES = int(os.environ.get("CRASHES", "10"))
 TALLY = CrashTally(Path(os.environ["CRASH_TALLY"])) if os.environ.get("CRASH_TALLY") else None
@@ -53,8 +56,17 @@ SEED = os.environ.get("CRASH_SEED")
 #: What is confirmed: what is in the lake, or what is staged.
 LOGS = {"": ["memory", "staged"], "0": ["memory"], "1": ["staged"]}[os.environ.get("CRASH_LOG", "")]
 
+#: Where the pointers to the tables' metadata are, in turn.
+BEHIND = CATALOGS if not os.environ.get("CRASH_CATALOG") else (os.environ["CRASH_CATALOG"],)
+
 #: After so many kills all begins anew: what must be compared grows with what has happened.
 LIFE = 20
+
+#: Each life: its first kill, counted through all of them, and its catalog.
+LIVES = [
+    (first, BEHIND[first // LIFE % len(BEHIND)])
+    for first in range(1 + (TALLY.kills if TALLY else 0), CRASHES + 1, LIFE)
+]
 
 #: Seconds between two transactions of a source. Starting, of which there are many, takes most of the machine.
 PAUSE_S = 0.03
@@ -80,7 +92,7 @@ class World:
 
     sources: dict[str, Database]
     observers: dict[str, Observer]
-    process: Process
+    process: CatalogProcess
     coordinator: Database | None = None  #: where it is known what is staged; None: nothing is
     copied: dict[tuple[str, str, str], int] = dataclasses.field(default_factory=dict)  #: type, sid, table -> LSN
 
@@ -175,6 +187,7 @@ class World:
         self.process.wait()
         confirmed = self.confirmed()
         self.process.wait_helpers(helpers)
+        self.process.catalog.settle()
         return confirmed
 
     def crash(self, point: str, passes: int, seconds: float) -> tuple[str | None, dict[tuple[str, str], int]]:
@@ -199,6 +212,7 @@ class World:
         confirmed = self.confirmed()
         process.wait()
         helpers.wait()
+        process.catalog.settle()
         # Told to stop it may pass a point less often than that: not every table has something to save.
         if process.found("failpoint"):
             return point, confirmed
@@ -225,10 +239,15 @@ class World:
             oracle.assert_equal(found, oracle.lake_rows_spark(reader, f"kuvasz.shop.{target}"), key=("sid", "id"))
 
 
-@pytest.fixture(params=LOGS)
-def world(
-    request: pytest.FixtureRequest, postgres18, postgres16, new_process: Callable[..., Process]
-) -> Iterator[World]:
+@pytest.fixture
+def world(postgres18: EmbeddedPostgres, postgres16: EmbeddedPostgres, log: str, catalog: str) -> Iterator[World]:
+    folder = scratch.new_folder("kuvasz-process-")
+    with catalogs.running(catalog, postgres18, folder / "wh") as behind:
+        yield from made(behind, folder, (postgres18, postgres16), log)
+
+
+def made(behind: Catalog, folder: Path, of: tuple[EmbeddedPostgres, EmbeddedPostgres], log: str) -> Iterator[World]:
+    postgres18, postgres16 = of
     servers = (postgres18, postgres16, postgres18)
     sources = {sid: create_database(server) for sid, server in zip(SIDS, servers, strict=True)}
     observers = {}
@@ -243,11 +262,11 @@ def world(
         }
         for kind in TYPES
     ]  # fmt: skip
-    process = new_process(
-        groups, pipeline={"transaction_spill_bytes": "64kB"},
+    process = CatalogProcess(
+        groups, behind, folder=folder, pipeline={"transaction_spill_bytes": "64kB"},
         maintenance={"interval": "500ms", "min_files": 4, "target_file_size": "256kB"},
     )  # fmt: skip
-    coordinator = create_database(postgres18) if request.param == "staged" else None
+    coordinator = create_database(postgres18) if log == "staged" else None
     if coordinator is not None:
         process._cluster = {"coordinator": coordinator.url, "lease": "10s", "log": str(process.folder / "log")}
         process.write_map(groups)
@@ -263,10 +282,11 @@ def world(
 @pytest.mark.postgres
 @pytest.mark.spark
 @pytest.mark.timeout(600 + 120 * LIFE)
-@pytest.mark.parametrize("first", range(1 + (TALLY.kills if TALLY else 0), CRASHES + 1, LIFE))
-def test_killed_at_random_points(world: World, spark_session: object, first: int) -> None:
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize(("first", "catalog"), LIVES)
+def test_killed_at_random_points(world: World, spark_session: object, first: int, catalog: str) -> None:
     seed = int(SEED) if SEED else random.randrange(1 << 30)  # noqa: S311
-    print(f"seed {seed}")
+    print(f"seed {seed}, {catalog}")
     chosen = random.Random(seed)  # noqa: S311
     kills = min(LIFE, CRASHES + 1 - first)
     killed: list[str] = []
@@ -291,5 +311,5 @@ def test_killed_at_random_points(world: World, spark_session: object, first: int
                 chosen.choice(list(world.sources.values())).execute(f"TRUNCATE {chosen.choice(list(TABLES))}")
     world.finish(spark_session)
     if TALLY is not None:
-        TALLY.add(killed, seed)
+        TALLY.add(killed, seed, catalog)
         print(TALLY.render(), flush=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import bank, oracle
+from tests.support.catalogs import in_a_file
 from tests.support.postgres import Database
 from tests.support.process import Process
 from tests.support.rest_catalog import rest_server
@@ -36,6 +37,7 @@ def _rest(folder: Path) -> Iterator[Catalog]:
         yield {**known}, lambda _: server.catalog.moment(), lambda _: known | {"warehouse": f"file://{folder}"}
 
 
+@in_a_file
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("catalog", [_sqlite, _rest], ids=("sqlite", "rest"))

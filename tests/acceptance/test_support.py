@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import oracle
+from tests.support.catalogs import in_a_file
 from tests.support.postgres import Database
 from tests.support.process import Process
 
@@ -103,6 +104,7 @@ def process(database: Database, new_process: Callable[..., Process]) -> Process:
     database.execute("DROP OWNED BY agent CASCADE")
 
 
+@in_a_file
 @pytest.mark.timeout(600)
 def test_an_archive_has_everything_but_secrets_and_values(
     process: Process, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

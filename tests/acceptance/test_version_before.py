@@ -13,6 +13,7 @@ import pytest
 from kuvasz import lsn
 from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.backup import backed_up, put_back
+from tests.support.catalogs import in_a_file
 from tests.support.lake import group
 from tests.support.load import TABLES, Load, create_tables, fill_tables
 from tests.support.observer import Observer
@@ -136,6 +137,7 @@ def test_the_version_before_goes_on_and_this_one_after_it(
     assert process.parked() == []
 
 
+@in_a_file
 def test_the_way_back_that_is_documented(
     database: Database, new_process: Callable[..., Process], version_before: Mapping[str, str]
 ) -> None:

@@ -26,14 +26,23 @@ class CrashTally:
         """Return the kills by point, in the order of their names."""
         return json.loads(self._file.read_text("utf-8"))["points"] if self._file.exists() else {}
 
-    def add(self, points: list[str], seed: int) -> None:
+    def catalogs(self) -> dict[str, int]:
+        """Return the kills by the catalog of their lake; those of earlier tallies are not among them."""
+        return json.loads(self._file.read_text("utf-8")).get("catalogs", {}) if self._file.exists() else {}
+
+    def add(self, points: list[str], seed: int, catalog: str) -> None:
         """Add the kills of one life of a lake, all of whose comparisons found nothing lost and nothing doubled."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             found = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {"points": {}, "seeds": []}
             counts = collections.Counter(found["points"]) + collections.Counter(points)
-            written = {"points": dict(sorted(counts.items())), "seeds": [*found["seeds"], seed]}
+            behind = collections.Counter(found.get("catalogs", {})) + collections.Counter({catalog: len(points)})
+            written = {
+                "points": dict(sorted(counts.items())),
+                "catalogs": dict(sorted(behind.items())),
+                "seeds": [*found["seeds"], seed],
+            }
             fresh = self._file.with_suffix(".new")
             fresh.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
             fresh.rename(self._file)
@@ -41,7 +50,8 @@ class CrashTally:
     def render(self) -> str:
         """Return it as a table for people."""
         rows = [f"| `{point}` | {count} |" for point, count in self.points().items()]
-        return "\n".join(["| killed at | times |", "|---|---|", *rows, f"| in all | {self.kills} |"])
+        behind = [f"| behind {catalog} | {count} |" for catalog, count in self.catalogs().items()]
+        return "\n".join(["| killed at | times |", "|---|---|", *rows, f"| in all | {self.kills} |", *behind])
 
 
 __all__ = ["CrashTally"]

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import psutil
 import pytest
@@ -46,6 +46,7 @@ class Process:
         address: Where it listens; by default nowhere.
         cluster: The section ``cluster``.
         lake_of: Another process, whose lake it has as well.
+        folder: The folder, if it is there; it goes with the process.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Process:
         address: str | None = None,
         cluster: Mapping[str, object] | None = None,
         lake_of: Process | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.folder = scratch.new_folder("kuvasz-process-")
+        self.folder = folder or scratch.new_folder("kuvasz-process-")
         self.map = self.folder / "map.yaml"
         self._lake = lake or {}
         self._pipeline = pipeline or {}
@@ -317,20 +319,6 @@ def confirmed(database: Database, through: str) -> bool:
         " WHERE database = current_database() AND slot_name LIKE 'kuvasz%%' AND NOT temporary"
     )
     return bool(database.execute(statement, (through,))[0][0])
-
-
-@pytest.fixture
-def new_process() -> Iterator[Callable[..., Process]]:
-    """Makes `Process` objects that are gone after the test."""
-    made: list[Process] = []
-
-    def make(databases: Sequence[Mapping[str, object]], **options: Any) -> Process:
-        made.append(Process(databases, **options))
-        return made[-1]
-
-    yield make
-    for process in made:
-        process.remove()
 
 
 def tell(process: Process, *arguments: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -13,20 +13,37 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import flask
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 from typing_extensions import override
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from kuvasz.config.model import Config
 from tests.support.lake import LakeFolder
 from tests.support.vending.admission import Admission
 from tests.support.vending.catalog import RestCatalog, application
+from tests.support.waiting import wait_until
 
 #: What a server does with a commit of several tables; it is given what commits.
 Fault: TypeAlias = Callable[[Callable[[], Any]], Any]
 
 JOINT = "POST /v1/transactions/commit"
+
+
+def _noting(clients: set[int]) -> type[WSGIRequestHandler]:
+    """Return what serves connections and notes the ports of the clients whose connections are open."""
+
+    class Noting(WSGIRequestHandler):
+        @override
+        def handle(self) -> None:
+            clients.add(self.client_address[1])
+            try:
+                super().handle()
+            finally:
+                clients.discard(self.client_address[1])
+
+    return Noting
 
 
 class RestServer:
@@ -49,7 +66,9 @@ class RestServer:
         app = application(self.catalog)
         self.admission.guard(app)
         app.before_request(self._note)
-        self._server = make_server("127.0.0.1", 0, app, threaded=True)
+        self._clients: set[int] = set()
+        handler = _noting(self._clients)
+        self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=handler)
         self.uri = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="rest catalog", daemon=True)
         self._thread.start()
@@ -66,6 +85,11 @@ class RestServer:
         if not changes and self.refusal is not None:
             return refuse(self.refusal, "Refused")
         return self.faults.pop(0)(lambda: self.catalog.commit_all(changes)) if changes and self.faults else None
+
+    def settle(self) -> None:
+        """Wait until all is done that others had asked, who are gone: what this process asks keeps connections."""
+        mine = {one.laddr.port for one in psutil.Process().net_connections("tcp") if one.laddr}
+        wait_until(lambda: self._clients <= mine, "what those asked is done")
 
     def close(self) -> None:
         """End it."""
