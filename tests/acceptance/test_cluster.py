@@ -54,8 +54,8 @@ def test_a_cluster_copies_streams_and_restarts(
         session.execute("INSERT INTO items SELECT i, 1, repeat('v', 80) FROM generate_series(10001, 16000) i")
         session.execute("UPDATE items SET price = 1 WHERE id % 2 = 0")
     kuvasz.wait_confirmed(database)
-    assert len(cluster.executors()) - before == Cluster.cores
-    assert [app["cores"] for app in cluster.state()["activeapps"]] == [Cluster.cores]
+    assert len(cluster.executors()) - before == cluster.cores
+    assert [app["cores"] for app in cluster.state()["activeapps"]] == [cluster.cores]
     kuvasz.terminate()
     for table in tables:
         assert_equal(source_rows(database.url, table, sid="eu"), kuvasz.rows(table), key=("id",))

@@ -27,6 +27,7 @@ class Roles:
         store: Where the log is.
         endpoint: How the store is reached, if not as it says itself.
         lease_s: For how long a lease is taken.
+        options: Of the processes, besides.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Roles:
         store: S3 | None = None,
         endpoint: str | None = None,
         lease_s: int = 5,
+        **options: Any,
     ) -> None:
         self.coordinator = coordinator
         self.sources = sources
@@ -46,13 +48,15 @@ class Roles:
         groups = group(by_sid, dict.fromkeys(TABLES))
         properties = {} if store is None else {**store.properties, "s3.endpoint": endpoint or store.endpoint}
         lake = {"properties": properties} if properties else {}
-        self.apply = new_process(groups, lake=lake)
+        self.apply = new_process(groups, lake=lake, **options)
         self.log = self.apply.folder / "log"
         place = str(self.log) if store is None else f"s3://{store.bucket}/{self.apply.folder.name}"
         cluster = {"coordinator": coordinator.url, "lease": f"{lease_s}s", "log": place}
         self.apply._cluster = {**cluster, "role": "apply"}
         self.apply.write_map(groups)
-        self.read = new_process(groups, cluster=cluster, lake=lake, lake_of=self.apply)
+        self.read, self.all = (
+            new_process(groups, cluster=cluster, lake=lake, lake_of=self.apply, **options) for _ in range(2)
+        )  #: the second one, if a test starts it, with `role: all`
         for database in sources.values():
             fill_tables(database)
 
@@ -73,8 +77,8 @@ class Roles:
             return [file.name for file in self.log.iterdir()]
         return [key for key in self.store.keys(f"{self.apply.folder.name}/") if not key.endswith("/")]
 
-    def wait_applied(self) -> None:
-        """Wait until all that sources have by now is in the lake."""
+    def wait_applied(self, by: Process | None = None) -> None:
+        """Wait until all that sources have by now is in the lake, by the one that applies, or another one."""
         for sid, database in self.sources.items():
             ((now,),) = database.execute("SELECT pg_current_wal_insert_lsn()::text")
             query = f"SELECT 1 FROM kuvasz.log_source WHERE source = 'shop_{sid}' AND applied >= {lsn.parse(now)}"
@@ -84,7 +88,7 @@ class Roles:
                     self.coordinator.execute(query)
                 )
 
-            self.apply.wait_until(is_applied, f"{sid} is in the lake up to {now}")
+            (by or self.apply).wait_until(is_applied, f"{sid} is in the lake up to {now}")
 
     def wait_empty(self) -> None:
         """Wait until nothing is left of the log, neither objects nor rows of the coordinator."""

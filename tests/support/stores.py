@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyspark
 import pytest
 import requests as http
@@ -162,8 +163,7 @@ class StoreProcess(Process):
         databases: The map's groups.
         lake: Options of the section ``lake`` that differ.
         spark: The section ``spark``, if it differs.
-        pipeline: Options of the section ``pipeline`` that differ.
-        maintenance: Options of the section ``maintenance`` that differ.
+        more: See `Process`.
     """
 
     def __init__(
@@ -172,11 +172,10 @@ class StoreProcess(Process):
         *,
         lake: Mapping[str, object] | None = None,
         spark: Mapping[str, object] | None = None,
-        pipeline: Mapping[str, object] | None = None,
-        maintenance: Mapping[str, object] | None = None,
+        **more: Any,
     ) -> None:
         self._spark = spark
-        super().__init__(databases, lake=lake, pipeline=pipeline, maintenance=maintenance)
+        super().__init__(databases, lake=lake, **more)
 
     @property
     def pyiceberg(self) -> dict[str, str]:
@@ -250,14 +249,15 @@ def new_store_process() -> Iterator[Callable[..., StoreProcess]]:
 
 
 class Cluster:
-    """A standalone Spark of the installed package: a master and two workers of one core each, who share a secret."""
+    """A standalone Spark of the installed package: a master and two workers, who share a secret."""
 
-    cores = 2
+    workers_wanted = 2
     secret = "of the cluster"
 
-    def __init__(self, folder: Path, port: int, web_port: int) -> None:
+    def __init__(self, folder: Path, port: int, web_port: int, cores: int) -> None:
         self.folder = folder
         self.url = f"spark://127.0.0.1:{port}"
+        self.cores = cores  #: of all workers
         self._web = f"http://127.0.0.1:{web_port}/json/"
 
     def state(self) -> dict[str, Any]:
@@ -271,9 +271,34 @@ class Cluster:
         except http.RequestException:
             return 0
 
+    def applications(self) -> set[str]:
+        """The ids of all applications that run."""
+        return {app["id"] for app in self.state()["activeapps"]}
+
     def executors(self) -> list[Path]:
         """The folders of all executors that the workers have started."""
         return sorted(self.folder.glob("work-*/app-*/*"))
+
+    def executor_processes(self, application: str) -> list[psutil.Process]:
+        """The processes of the executors of an application."""
+        return self._processes("CoarseGrainedExecutorBackend", application)
+
+    def worker_process(self, executor: psutil.Process) -> psutil.Process:
+        """The process of the worker that has started an executor."""
+        work = Path(executor.cwd()).parents[1]
+        (found,) = self._processes("deploy.worker.Worker", str(work))
+        return found
+
+    @staticmethod
+    def _processes(*words: str) -> list[psutil.Process]:
+        """Return the processes below this one whose commands have some words among their arguments, in part."""
+        found = []
+        for one in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                command = one.cmdline()
+                if command and "java" in command[0] and all(any(word in part for part in command) for word in words):
+                    found.append(one)
+        return found
 
     def section(self, **conf: str) -> dict[str, object]:
         """The section ``spark`` of a map that uses the cluster."""
@@ -290,7 +315,18 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A Spark cluster with two workers."""
+    """A Spark cluster with two workers, who stay."""
+    with spark_cluster() as made:
+        yield made
+
+
+@contextlib.contextmanager
+def spark_cluster(cores: int = 1) -> Iterator[Cluster]:
+    """Run a Spark cluster with two workers.
+
+    Args:
+        cores: Of each worker, which has 1 GB for each.
+    """
     folder = Path(tempfile.mkdtemp(prefix="kuvasz-cluster-"))
     port, web_port = free_port(), free_port()
     program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
@@ -301,6 +337,7 @@ def cluster() -> Iterator[Cluster]:
     )
     common = ["--host", "127.0.0.1", "--properties-file", str(properties)]
     with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         master = [
             f"{deploy}.master.Master",
             *common,
@@ -311,16 +348,15 @@ def cluster() -> Iterator[Cluster]:
         ]
         is_alive = stack.enter_context(served([program, *master], folder / "master.log"))
         wait_until(lambda: is_alive() and is_open(port), "the master listens")
-        for number in range(Cluster.cores):
+        for number in range(Cluster.workers_wanted):
             worker = [
-                f"{deploy}.worker.Worker", *common, "--cores", "1", "--memory", "1g",
+                f"{deploy}.worker.Worker", *common, "--cores", str(cores), "--memory", f"{cores}g",
                 "--webui-port", "0", "--work-dir", str(folder / f"work-{number}"), f"spark://127.0.0.1:{port}",
             ]  # fmt: skip
             stack.enter_context(served([program, *worker], folder / f"worker-{number}.log"))
-        made = Cluster(folder, port, web_port)
-        wait_until(lambda: made.workers() == Cluster.cores, "two workers are registered")
+        made = Cluster(folder, port, web_port, Cluster.workers_wanted * cores)
+        wait_until(lambda: made.workers() == Cluster.workers_wanted, "two workers are registered")
         yield made
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
