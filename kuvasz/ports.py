@@ -775,12 +775,15 @@ class Lake(Protocol):
             LakeError: Catalog or storage failed.
         """
 
-    def let_go(self, target: str) -> None:
-        """Forget a target here, for another process is to have it, or the map defines it otherwise.
+    def let_go(self, *targets: str) -> None:
+        """Forget targets here, for another process is to have them, or the map defines them otherwise.
 
-        When it comes back it is loaded anew.
+        When one comes back it is loaded anew.
 
-        Nothing that feeds it is under way; what looks after its files is waited for.
+        Nothing that feeds them is under way; what looks after their files is waited for.
+
+        Args:
+            targets: Their names; what is kept for whoever has them next is kept of all at a time.
         """
 
     def resume(self, target: str, failure: KuvaszError | None) -> None:

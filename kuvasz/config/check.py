@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kuvasz.config import kinds, names, sources, units
 from kuvasz.config.model import (
+    OFF,
     CatalogType,
     ClusterRole,
     Consistency,
@@ -217,7 +218,7 @@ def _staged(config: Config) -> Iterator[Problem]:
         if f"/{part}/" in f"{config.cluster.name}/":
             yield Problem(path=("cluster", "name"), message=f"must not have /{part} in it, which stands for {who}")
     yield from _log_group(config.cluster)
-    if config.cluster.indexes is not None and config.cluster.coordinator is None:
+    if config.cluster.indexes not in {None, OFF} and config.cluster.coordinator is None:
         message = "needs cluster.coordinator: one process has them on its own disk"
         yield Problem(path=("cluster", "indexes"), message=message)
     if config.cluster.log is None:

@@ -288,6 +288,11 @@ def _off(value: object) -> object:
     return None if value in ("off", False) else value
 
 
+def _told_off(value: object) -> object:
+    """Have ``off`` as it is written, whatever reads it: it is not the same as nothing."""
+    return "off" if value is False else value
+
+
 def _catalog(value: str) -> str:
     # Spark puts it into setting names (spark.sql.catalog.<name>.uri), where a dot would begin another name.
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value) is None:
@@ -474,6 +479,7 @@ RouteValue: TypeAlias = Annotated[
 ]
 Namespace: TypeAlias = Annotated[str, AfterValidator(_namespace)]
 OffOrNamespace: TypeAlias = Annotated[Namespace | None, BeforeValidator(_off)]
+OffOrText: TypeAlias = Annotated[Text, BeforeValidator(_told_off)]
 Catalog: TypeAlias = Annotated[str, AfterValidator(_catalog)]
 Branch: TypeAlias = Annotated[str, AfterValidator(_branch)]
 Address: TypeAlias = Annotated[str, AfterValidator(_address)]

@@ -35,6 +35,9 @@ warnings.filterwarnings("ignore", 'Field name "copy" in "Config" shadows', UserW
 _MB = 1024**2
 _SQLITE = "jdbc:sqlite:"
 
+#: Of an option that has a default, and is to have nothing.
+OFF = "off"
+
 
 class CatalogType(enum.StrEnum):
     """Kinds of Iceberg catalogs."""
@@ -832,9 +835,10 @@ class ClusterConfig(Section):
     log_bytes: Annotated[kinds.Size, kinds.sizes("64kB", "1GB")] = 16 * _MB
     """And as soon as it is so much. Twice as much may wait in memory when the store cannot be written."""
 
-    indexes: kinds.Text | None = None
+    indexes: kinds.OffOrText | None = None
     """A folder in the lake's store, such as `s3://lake/_kuvasz/indexes`, in which indexes of tables are kept: who
-    takes a table over need not read all of its keys. None of it is a value of a row. Without it they are read."""
+    takes a table over need not read its keys. None of it is a value of a row. By default `_kuvasz/indexes` in
+    `lake.warehouse`, but none with a rest catalog; `off` for none."""
 
     group: kinds.Text | None = None
     """A second deployment, with a lake of its own, that applies what the first one's processes stage: `blue`. It has
@@ -847,7 +851,7 @@ class ClusterConfig(Section):
 
     def anchored(self, folder: Path) -> ClusterConfig:
         """Return the same with absolute paths; see `Config.anchored`."""
-        told = {"log": self.log, "indexes": self.indexes}
+        told = {"log": self.log, "indexes": None if self.indexes == OFF else self.indexes}
         paths = {name: _from(folder, place) for name, place in told.items() if place and "://" not in place}
         return self.model_copy(update=paths) if paths else self
 
@@ -855,11 +859,6 @@ class ClusterConfig(Section):
     def log_location(self) -> str | None:
         """The folder of the log with its scheme, which for a path is ``file://``; None if there is none."""
         return _location(self.log)
-
-    @property
-    def indexes_location(self) -> str | None:
-        """The folder of indexes with its scheme, as `log_location`."""
-        return _location(self.indexes)
 
 
 class WebhookConfig(Section):
@@ -1252,6 +1251,20 @@ class Config(Section):
 
     databases: tuple[DatabaseConfig, ...]
     """What is replicated. A file that is only this list is a whole configuration."""
+
+    @property
+    def indexes_location(self) -> str | None:
+        """The folder in which processes keep indexes for each other, with its scheme; None if they do not.
+
+        What a rest catalog calls a warehouse may be a name alone, and it may lend what opens a table's folder, and no
+        other one.
+        """
+        told, warehouse = self.cluster.indexes, self.lake.warehouse_location
+        if self.cluster.coordinator is None or told == OFF:
+            return None
+        if told is None and (self.lake.type is CatalogType.REST or "://" not in warehouse):
+            return None
+        return _location(told) or f"{warehouse}/_kuvasz/indexes"
 
     def copy_limits(self, servers: str) -> CopyLimits:
         """Return the limits of copies from a server; see `CopyConfig.of`."""

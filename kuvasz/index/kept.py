@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+#: Rows below which nobody keeps an index of a table, or looks for one: to read the keys takes no longer.
+LEAST_ROWS: Final = 1 << 16
+
 _MANIFEST: Final = ".index"
 _RUN: Final = ".run"
 
@@ -135,12 +138,15 @@ class IndexCheckpoints:
             manifest.write(folder, dataclasses.replace(found, runs=tuple(runs)))
         return found
 
-    def keep(self, checkpoint: CheckpointFiles, order: int) -> int:
+    def keep(
+        self, checkpoint: CheckpointFiles, order: int, *, is_given_up: Callable[[], bool] = lambda: False
+    ) -> int:
         """Keep a checkpoint, in the place of all others.
 
         Args:
             checkpoint: The checkpoint, whose files no other thread reads.
             order: The number of the checkpoint: of two the greater one is the newer.
+            is_given_up: Says whether nobody waits for it any more, and somebody else may have the table.
 
         Returns:
             How many bytes were written of runs.
@@ -148,17 +154,25 @@ class IndexCheckpoints:
         Raises:
             OSError: It is not kept, as far as is known.
         """
+
+        def go_on() -> None:
+            if is_given_up():
+                raise OSError(errno.ECANCELED, "it took too long", self.place)
+
         before, runs, size = set(self._store.names()), [], 0
         for entry in checkpoint.manifest.runs:
+            go_on()
             name = f"{entry.rows:x}-{entry.checksum}{_RUN}"
             if name not in before:
                 self._store.upload(name, checkpoint.files[entry.name])
                 size += entry.rows * kernels.RECORD_BYTES
             runs.append(RunEntry(name=name, rows=entry.rows, checksum=entry.checksum))
         failpoints.hit("index_runs_kept", OSError)
+        go_on()
         mine = f"{order:016x}-{secrets.token_hex(4)}{_MANIFEST}"
         self._store.put(mine, manifest.rendered(dataclasses.replace(checkpoint.manifest, runs=tuple(runs))))
         failpoints.hit("index_kept", OSError)
+        go_on()  # else a run may go that the next one goes on with
         self._store.remove(before - {entry.name for entry in runs})
         return size
 
@@ -229,4 +243,4 @@ def _runs_of(folder: Path) -> dict[tuple[int, str], str]:
     return {} if found is None else {(entry.rows, entry.checksum): entry.name for entry in found.runs}
 
 
-__all__ = ["CheckpointFiles", "IndexCheckpoints", "IndexPlace", "IndexStore", "Unusable", "opened"]
+__all__ = ["LEAST_ROWS", "CheckpointFiles", "IndexCheckpoints", "IndexPlace", "IndexStore", "Unusable", "opened"]

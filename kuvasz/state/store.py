@@ -69,7 +69,7 @@ def table_owners(config: Config) -> TableOwners | None:
 def index_secret(config: Config) -> SharedIndexSecret | None:
     """Return the secret of the indexes of a cluster whose processes keep them for each other; None: they do not."""
     found = _cluster(config)
-    return None if found is None or config.cluster.indexes is None else found.index_secret
+    return None if found is None or config.indexes_location is None else found.index_secret
 
 
 def group_holders(config: Config) -> GroupHolders | None:

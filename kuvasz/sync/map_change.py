@@ -112,8 +112,7 @@ def _let_go(sources: Sources, gone: Sequence[Source]) -> None:
 
 def _let_go_tables(sources: Sources) -> None:
     """Forget tables that nobody feeds here: what another process has done with them counts when they come back."""
-    for target in sorted(sources.earlier.leave(sources.mapped)):
-        sources.shared.lake.let_go(target)
+    sources.shared.lake.let_go(*sorted(sources.earlier.leave(sources.mapped)))
 
 
 async def _begin(sources: Sources, mapped: Sequence[Source]) -> None:

@@ -523,7 +523,7 @@ def _lake(config: Config) -> list[Finding]:
         *(_prove(_LAKE, one, config) for one in _OF_LAKE),
         *([_prove(_LAKE, _GROUPS, config)] if is_asked else []),
         *([] if config.cluster.log is None else [_prove(_LAKE, one, config) for one in (_LOG, _OWN)]),
-        *([] if config.cluster.indexes is None else [_prove(_LAKE, _INDEXES, config)]),
+        *([] if config.indexes_location is None else [_prove(_LAKE, _INDEXES, config)]),
         *(_untried(what) for what in conditions.untried(config)),
         *(_asked_at_start(name) for name in config.lake.asked_at_start),
     ]

@@ -49,7 +49,7 @@ class Iceberg:
         self.now = LakeSchema(schema_id=0, fields=tuple(fields))
         self.properties = table_identity.render(target, key)
         self.live: list[LiveFile] = []
-        self.snapshots = SimpleNamespace(current_id=None, sequence=0)
+        self.snapshots = SimpleNamespace(current_id=None, sequence=0, rows=None)
         self.schema = SimpleNamespace(read=lambda: self.now)
         self.layout = SimpleNamespace(read=lambda **_: Layout())
 

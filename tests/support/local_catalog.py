@@ -409,6 +409,10 @@ class _Snapshots:
         return None if self._now is None else self._now.parent
 
     @property
+    def rows(self) -> int | None:
+        return None
+
+    @property
     def count(self) -> int:
         return len(self._table.seen.snapshots)
 

@@ -164,7 +164,7 @@ def kept_index(config: Config, properties: Mapping[str, str], uuid: str) -> Inde
     """
     from kuvasz.index.kept import IndexCheckpoints  # with kernels that who only reads sources has no use for
 
-    place = config.cluster.indexes_location
+    place = config.indexes_location
     return None if place is None else IndexCheckpoints(ObjectFolder(f"{place.rstrip('/')}/{uuid}", properties))
 
 

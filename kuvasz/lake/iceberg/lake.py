@@ -120,7 +120,7 @@ class IcebergLake(Lake):
             engine.access, pipeline.state_folder, tells=tells, joint=joint, keep_rejected=self.about.keep_rejected,
         )  # fmt: skip
         self.about.start(tables.about)
-        if self._config.cluster.indexes is not None:
+        if self._config.indexes_location is not None:
             self._keeper = IndexUpkeep(self._config, engine.access, tables)
             self._keeper.start()
         self.maintenance.start()
@@ -220,10 +220,13 @@ class IcebergLake(Lake):
         return self._tables.attach(target, feed)
 
     @override
-    def let_go(self, target: str) -> None:
+    def let_go(self, *targets: str) -> None:
         """See `kuvasz.ports.Lake.let_go`."""
-        with self.maintenance.without(target):
-            self._tables.let_go(target)
+        if self._keeper is not None:
+            self._keeper.hand_over([table for name in targets if (table := self._tables.get(name)) is not None])
+        for target in targets:
+            with self.maintenance.without(target):
+                self._tables.let_go(target)
 
     @override
     def resume(self, target: str, failure: KuvaszError | None) -> None:

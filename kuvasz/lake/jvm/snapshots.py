@@ -51,6 +51,17 @@ class Snapshots:
             return None if parent is None else int(parent)
 
     @property
+    def rows(self) -> int | None:
+        """How many rows are in the current snapshot's files, deleted ones too; None: whoever wrote it did not say.
+
+        Iceberg's specification calls it `total-records` ("Snapshots", "Optional Snapshot Summary Fields").
+        """
+        with self._handle.asking():
+            snapshot = self._handle.head()
+            told = "0" if snapshot is None else snapshot.summary().get("total-records")
+            return None if told is None else int(told)
+
+    @property
     def count(self) -> int:
         """How many snapshots the table has."""
         with self._handle.asking():

@@ -209,8 +209,8 @@ class MemoryLake(Lake):
             return target.name in self._tables
 
     @override
-    def let_go(self, target: str) -> None:
-        """See `kuvasz.ports.Lake.let_go`: it is kept here, for it is nowhere else."""
+    def let_go(self, *targets: str) -> None:
+        """See `kuvasz.ports.Lake.let_go`: they are kept here, for they are nowhere else."""
 
     @override
     def resume(self, target: str, failure: KuvaszError | None) -> None:

@@ -19,6 +19,7 @@ from kuvasz.index import seed as index_seed
 from kuvasz.lake.files.files import FileEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kuvasz.index.kept import IndexCheckpoints
@@ -75,14 +76,15 @@ class Checkpoints:
         self._unsaved = 0  #: entries since the last one
         self.unsaved_files = 0  #: files since then, also those of which the keys were read
 
-    def bring(self, folder: Path) -> None:
+    def bring(self, folder: Path, rows: Callable[[], int | None]) -> None:
         """Put what the store has in the place of an index on disk that is older, or none; once for each table.
 
         Args:
             folder: The index's, which nobody has open.
+            rows: Says how many the table has; None: nobody knows. The store is not asked for a small one.
         """
         others, self._others, begin = self._others, None, time.monotonic()
-        if others is None:
+        if others is None or ((count := rows()) is not None and count < kept.LEAST_ROWS):
             return
         name = self._definition.name
         try:
@@ -91,8 +93,8 @@ class Checkpoints:
             _log.tell(Event.INDEX_LEFT, table=name, place=others.place, error=str(error))
             return
         if found is not None:
-            rows, seconds = sum(run.rows for run in found.runs), round(time.monotonic() - begin, 2)
-            _log.tell(Event.INDEX_BROUGHT, table=name, place=others.place, rows=rows, seconds=seconds)
+            entries, seconds = sum(run.rows for run in found.runs), round(time.monotonic() - begin, 2)
+            _log.tell(Event.INDEX_BROUGHT, table=name, place=others.place, rows=entries, seconds=seconds)
 
     def _is_better(self, tag: Mapping[str, Any], folder: Path) -> bool:
         """Whether a checkpoint is worth more than what is on disk: what can be read, and describes a later state."""

@@ -88,7 +88,7 @@ class TableIndex:
     def read(self) -> PositionIndex:
         """Open it and bring it up to the current snapshot; errors as for `Recovery.run`."""
         self._note_set_back()
-        self._checkpoints.bring(self.folder)
+        self._checkpoints.bring(self.folder, lambda: self._table.snapshots.rows)
         self._places = places = PositionIndex.open(self.folder)
         self.snapshot_id, self.sequence = self._checkpoints.recall(places)
         self.catch_up()

@@ -33,7 +33,7 @@ def prove_indexes(config: Config) -> str:
     Raises:
         LakeError: One of that cannot be done.
     """
-    return _proved(config, "cluster.indexes", config.cluster.indexes_location or "")
+    return _proved(config, "cluster.indexes", config.indexes_location or "")
 
 
 def _proved(config: Config, option: str, location: str) -> str:

@@ -182,6 +182,7 @@ def test_indexes_are_kept_where_there_are_others(tmp_path: Path) -> None:
     (fault,) = faults(tmp_path, f"cluster: {{indexes: /i}}\n{rest}")
     assert "cluster.indexes: needs cluster.coordinator" in fault
     assert faults(tmp_path, f"cluster: {{coordinator: 'postgresql:///c', indexes: /i}}\n{rest}") == []
+    assert faults(tmp_path, f"cluster: {{indexes: off}}\n{rest}") == []
 
 
 def test_what_the_lake_is_not_to_show_is_staged_with_a_secret_alone(tmp_path: Path) -> None:

@@ -50,6 +50,23 @@ def test_defaults() -> None:
     assert (table.type, table.on_schema_change, table.out_of_range) == (TableType.CLONE, "agree", "error")
 
 
+def test_a_cluster_keeps_indexes_beside_its_tables_where_it_may() -> None:
+    def place(**options: object) -> str | None:
+        cluster = {"coordinator": "postgresql:///c", "indexes": options.pop("indexes", None)}
+        return Config.model_validate({"databases": [SHOP], "lake": options, "cluster": cluster}).indexes_location
+
+    assert Config(databases=[SHOP]).indexes_location is None, "one process has its own"
+    assert place(warehouse="s3://lake/wh/") == "s3://lake/wh/_kuvasz/indexes"
+    assert place(warehouse="/srv/lake") == "file:///srv/lake/_kuvasz/indexes"
+    assert place(warehouse="s3://lake/wh", type="hive", uri="thrift://h:9083") == "s3://lake/wh/_kuvasz/indexes"
+    rest = {"type": "rest", "uri": "https://catalog"}
+    assert place(warehouse="s3://lake/wh", **rest) is None, "it may lend what opens tables alone"
+    assert place(warehouse="s3://lake/wh", indexes="s3://lake/i", **rest) == "s3://lake/i"
+    assert place(indexes="/srv/i") == "file:///srv/i"
+    for off in ("off", False):
+        assert place(warehouse="s3://lake/wh", indexes=off) is None
+
+
 def test_defaults_that_wait_in_memory_fit_into_little_memory() -> None:
     small = PipelineConfig(memory="16MB")
     assert (small.commit_bytes, small.transaction_spill_bytes) == (4 * 2**20, 2 * 2**20)

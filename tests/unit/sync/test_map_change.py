@@ -388,7 +388,7 @@ def test_a_failure_of_a_table_whose_source_left_is_nobodys(world: World) -> None
 def test_tables_that_nobody_feeds_here_are_let_go_of_where_others_apply_too(world: World) -> None:
     """One that left the map may be another's when it comes back: what is known of it here says nothing then."""
     lake: Any = world.lake
-    lake.let_go = lambda target: world.done.append(f"{target} let go")
+    lake.let_go = lambda *targets: world.done.extend(f"{target} let go" for target in targets)
 
     def gone() -> list[str]:
         found = [one for one in world.done if one.endswith(" let go")]
@@ -412,7 +412,7 @@ def test_tables_that_nobody_feeds_here_are_let_go_of_where_others_apply_too(worl
 def test_a_table_is_loaded_anew_once_and_by_nobody_who_fed_it_before(world: World) -> None:
     """One of a definition that left the map is, too: it stayed loaded."""
     lake: Any = world.lake
-    lake.let_go = lambda target: world.done.append(f"{target} let go")
+    lake.let_go = lambda *targets: world.done.extend(f"{target} let go" for target in targets)
     world.stubborn = {"eu"}
     grown: dict[str, Any] = {"items": {"partition_by": ["id"]}, "others": None}
 

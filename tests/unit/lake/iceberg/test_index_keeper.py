@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from kuvasz.config.model import ClusterConfig, Config
+from kuvasz.config.model import ClusterConfig, Config, LakeConfig
 from kuvasz.errors import TableStuck
-from kuvasz.index import seed
-from kuvasz.lake.files.object_folder import kept_index
+from kuvasz.index import kept, seed
+from kuvasz.lake.files.object_folder import ObjectFolder, kept_index
+from kuvasz.lake.iceberg import index_keeper
 from kuvasz.lake.iceberg.index_keeper import IndexUpkeep
 from kuvasz.lake.table.notes import SET_BACK_PROPERTY
 from kuvasz.lake.table.table import LakeTable
@@ -28,7 +30,8 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.config = Config.model_construct(cluster=ClusterConfig(indexes=str(folder / "store")))
+        cluster = ClusterConfig(coordinator="postgresql:///c", indexes=str(folder / "store"))
+        self.config = Config.model_construct(cluster=cluster, lake=LakeConfig())
         self.first = self.machine("first")
 
     def machine(self, name: str, after: World | None = None) -> World:
@@ -41,14 +44,14 @@ class Cluster:
             world.start()
         return world
 
-    def keeper(self, world: World, least_rows: int = 2, look_s: float = 60.0) -> IndexUpkeep:
+    def keeper(self, *worlds: World, **options: Any) -> IndexUpkeep:
         @contextlib.contextmanager
         def having(table: LakeTable) -> Iterator[bool]:
             with table.lock:
-                yield table is world.table
+                yield any(table is world.table for world in worlds)
 
-        tables = cast("Any", SimpleNamespace(all=lambda: [world.table], having=having))
-        return IndexUpkeep(self.config, {}, tables, least_rows=least_rows, look_s=look_s)
+        tables = cast("Any", SimpleNamespace(all=lambda: [world.table for world in worlds], having=having))
+        return IndexUpkeep(self.config, {}, tables, **{"least_rows": 2, "look_s": 60.0, **options})
 
     def objects(self) -> int:
         return sum(1 for file in (self.folder / "store").rglob("*") if file.is_file())
@@ -165,8 +168,96 @@ def test_a_thread_looks_at_all_tables(cluster: Cluster) -> None:
     keeper.stop()
 
 
-def test_without_the_option_nothing_is_kept(tmp_path: Path) -> None:
-    assert kept_index(Config.model_construct(cluster=ClusterConfig()), {}, "0b5e") is None
+def test_one_process_keeps_nothing() -> None:
+    assert kept_index(Config.model_construct(cluster=ClusterConfig(), lake=LakeConfig()), {}, "0b5e") is None
+
+
+def test_who_hands_a_table_over_keeps_all_that_is_new(cluster: Cluster) -> None:
+    first = cluster.first
+    keeper = cluster.keeper(first, least_rows=4)
+    fill(first, "a", *range(100))
+    assert keeper.keep(first.table)
+    fill(first, "b", 100)
+    assert not keeper.keep(first.table), "that is too little for now"
+    keeper.hand_over([first.table])
+    assert first.table.index.is_open, "its holder may go on"
+    second = cluster.machine("second", first)
+    assert second.table.index.places
+    assert second.read == []
+    assert second.places(0, 100) == first.places(0, 100)
+    before = {file: file.stat().st_mtime_ns for file in (cluster.folder / "store").rglob("*.index")}
+    cluster.keeper(second, least_rows=4).hand_over([second.table])
+    assert before == {file: file.stat().st_mtime_ns for file in (cluster.folder / "store").rglob("*.index")}
+
+
+def test_an_orderly_end_hands_all_tables_over(cluster: Cluster) -> None:
+    fill(cluster.first, "a", 1, 2)
+    cluster.keeper(cluster.first).stop()
+    assert cluster.objects() == 2
+
+
+def test_a_small_table_is_not_looked_for_in_the_store(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, keeper = cluster.first, cluster.keeper(cluster.first, least_rows=3)
+    fill(first, "a", 1, 2)
+    keeper.hand_over([first.table])
+    assert not keeper.keep(first.table)
+
+    def asked(_: object) -> None:
+        raise OSError("it is asked")
+
+    monkeypatch.setattr(ObjectFolder, "names", asked)
+    for rows, is_asked in ((kept.LEAST_ROWS - 1, False), (kept.LEAST_ROWS, True)):
+        first.start()
+        first.iceberg.snapshots.rows = rows
+        assert first.table.index.places
+        assert ("cannot be brought" in caplog.text) == is_asked
+
+
+def test_what_takes_too_long_is_given_up_and_nothing_of_it_is_believed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, go_on, is_done = cluster.first, threading.Event(), threading.Event()
+    fill(first, "a", 1, 2)
+    upload = ObjectFolder.upload
+
+    def slow(store: ObjectFolder, *arguments: Any) -> None:
+        go_on.wait(60)
+        upload(store, *arguments)
+        is_done.set()
+
+    monkeypatch.setattr(ObjectFolder, "upload", slow)
+    keeper = cluster.keeper(first, patience_s=0.01)
+    keeper.stop()
+    go_on.set()
+    assert is_done.wait(60)
+    keeper.hand_over([])
+    wait_until(lambda: keeper._turns["0b5e"].acquire(blocking=False), "the copy has ended")
+    assert cluster.objects() == 1, "a run, and no manifest"
+    assert "could not be kept" not in caplog.text, "nobody has to do anything about it"
+    second = cluster.machine("second", first)
+    assert second.table.index.places
+    assert second.read == ["a"]
+
+
+def test_a_store_that_refuses_is_left_alone_for_longer_each_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_keeper, "_FIRST_PAUSE_S", 3600.0)
+    fill(cluster.first, "a", 1, 2)
+    tries = []
+
+    def refused(_: object) -> None:
+        tries.append(1)
+        raise OSError("no")
+
+    monkeypatch.setattr(ObjectFolder, "names", refused)
+    keeper = cluster.keeper(cluster.first, look_s=0.001)
+    looks = iter(range(20))
+    monkeypatch.setattr(keeper._stop, "wait", lambda _: next(looks, None) is None)
+    keeper._run()
+    assert tries == [1]
 
 
 def test_what_nobody_can_read_any_more_is_kept_anew(cluster: Cluster) -> None:

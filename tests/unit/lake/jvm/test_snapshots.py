@@ -69,6 +69,13 @@ def test_an_empty_table_has_none() -> None:
     assert not found.goes_on_from(10, 1)
 
 
+def test_the_current_one_tells_how_many_rows_there_are_unless_whoever_wrote_it_did_not() -> None:
+    told = {"total-records": "70000"}
+    assert snapshots(Java((10, None, 1, told), (20, 10, 2, {}))).rows is None
+    assert snapshots(Java((10, None, 1, {}), (20, 10, 2, told))).rows == 70000
+    assert snapshots(Java()).rows == 0
+
+
 def test_the_current_one_tells_its_parent_and_sequence() -> None:
     found = snapshots(WHOLE)
     assert (found.current_id, found.parent_id, found.sequence) == (30, 20, 3)
