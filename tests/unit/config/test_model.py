@@ -23,7 +23,7 @@ from kuvasz.config.model import (
 )
 from kuvasz.config.secrets import SecretUrl
 from kuvasz.model import TableType
-from tests.support.source_code import PACKAGE, files, tree
+from tests.support.source_code import PACKAGE, files, nodes, tree
 
 SHOP = {
     "database": "shop",
@@ -211,7 +211,7 @@ SECTIONS = {"config", "limits", *reference.SECTIONS}
 def reads(file: Path, of: set[str] | None = None) -> set[str]:
     """The attributes that a module reads, of objects with these names alone."""
     found = set()
-    for node in ast.walk(tree(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             name = getattr(node.value, "attr", getattr(node.value, "id", "")).lstrip("_")
             if of is None or name in of:
