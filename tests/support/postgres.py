@@ -6,9 +6,9 @@ of 18; tests of what a version lacks then skip themselves (`needs`).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +17,13 @@ import psycopg
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres, binaries
+from tests.support import scratch
 from tests.support.releases import RELEASES, programs
 
 _numbers = itertools.count()
+
+#: The beginning of the name of a folder that has a server's data and nothing else.
+_ABOVE = "kuvasz-test-"
 
 #: Of the server that most tests have.
 VERSION: Final = int(os.environ.get("POSTGRES") or 18)
@@ -43,6 +47,12 @@ class Server(EmbeddedPostgres):
             return super().command(name)
         program = programs(self.version) / name
         return program if program.exists() else binaries(18) / name  # clients can do with older servers
+
+    def remove(self) -> None:
+        super().remove()
+        if self.folder.parent.name.startswith(_ABOVE):
+            with contextlib.suppress(OSError):  # else somebody keeps something beside the data
+                self.folder.parent.rmdir()
 
 
 def needs(server: EmbeddedPostgres, version: int, what: str) -> None:
@@ -138,7 +148,7 @@ def postgres14() -> Iterator[EmbeddedPostgres]:
 @pytest.fixture(scope="session")
 def new_data() -> Iterator[Path]:
     """The data folder of a new PostgreSQL 18 server that is stopped: `cp -a` of it costs less than initdb."""
-    template = EmbeddedPostgres(new_data_folder(), version=18)
+    template = Server(new_data_folder(), version=18)
     template.start()
     template.stop()
     yield template.folder
@@ -162,5 +172,11 @@ def source(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 
 def new_data_folder() -> Path:
-    # pytest's own folder is closed to the account the server runs under when the tests run as root.
-    return Path(tempfile.mkdtemp(prefix="kuvasz-test-")) / "data"
+    """Return where a new server's data goes: in memory if there is room, for each database is three hundred files.
+
+    What is above it is open to the account that the server runs under when the tests run as root, as pytest's own
+    folder is not.
+    """
+    above = scratch.new_folder(_ABOVE)
+    above.chmod(0o711)
+    return above / "data"
