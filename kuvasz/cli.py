@@ -122,6 +122,10 @@ def run(  # noqa: PLR0913 (its options)
     if until_caught_up and loaded.config.cluster.role == "read":
         hint = "give it to the one that applies"
         raise ConfigError("--until-caught-up: a process that reads does not know what is in the lake", hint=hint)
+    if loaded.config.cluster.role == "read":
+        from kuvasz.lake.files.spared import spare_heap
+
+        spare_heap()  # before there are threads
     logs = loaded.config.log
     log.set_up(logs.format, loaded.secrets, level=logs.level, file=logs.file)
     if snapshot_only and loaded.config.cluster.coordinator is not None:

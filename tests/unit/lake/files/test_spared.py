@@ -1,4 +1,4 @@
-"""Pandas is loaded for who asks for it, and not with the first array."""
+"""Pandas is loaded for who asks for it, and not with the first array; what is free is given back."""
 
 from __future__ import annotations
 
@@ -45,3 +45,28 @@ def test_other_threads_have_pandas_meanwhile() -> None:
         "import pandas; print('there')\n"
     )
     assert told(program) == ["spared", "there", "there"]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc is asked")
+def test_what_threads_have_freed_goes_back() -> None:
+    program = (
+        "import ctypes, sys, threading\n"
+        "def size():\n    return int(open('/proc/self/statm').read().split()[1]) * 4096 >> 20\n"
+        "if sys.argv[1:]:\n    from kuvasz.lake.files.spared import spare_heap; spare_heap()\n"
+        "libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]\n"
+        "def used(count, bytes):\n"
+        "    found = [libc.malloc(bytes) for _ in range(count)]\n"
+        "    for one in found: ctypes.memset(one, 1, bytes)\n"
+        "    for one in found: libc.free(one)\n"
+        "before = size()\n"
+        "used(1, 30 << 20)\n"  # from which glibc learns to keep as much
+        "gate = threading.Barrier(6)\n"
+        "def work():\n    gate.wait(); used(3, 7 << 20); gate.wait()\n"
+        "threads = [threading.Thread(target=work) for _ in range(5)]\n"
+        "for thread in threads: thread.start()\n"
+        "gate.wait(); gate.wait(); print(size() - before)\n"
+    )
+    kept = int(told(program)[0])
+    spared = int(told(f"import sys; sys.argv.append('spare')\n{program}")[0])
+    assert spared <= 4, f"{spared} MB are kept, {kept} without"
