@@ -7,8 +7,11 @@ PYTHON := .venv/bin/python
 MAP ?= config/map.yaml
 # Processes that share the test files; each has servers and a Spark of its own: about 4 GB.
 WORKERS ?= $(shell scripts/workers.sh)
+# And those of unit tests, which only compute: as many as there are processors.
+UNIT_WORKERS ?= $(shell scripts/workers.sh unit)
 # A file's tests stay together, with what they share; files go to whoever is free, in the order of tests/conftest.py.
-SHARED := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+BY_FILE := --dist loadfile --no-loadscope-reorder
+SHARED := -n $(WORKERS) $(BY_FILE)
 # Whether `make test` ends with the lines that ran; nothing: no.
 COVERAGE ?= 1
 
@@ -90,7 +93,8 @@ mutations: setup-dev ## each durable fact of continuity left out in turn: tests 
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -v $(PYTEST_ARGS) tests/mutations
 
 test-unit: setup-dev ## the tests that need neither a server, Spark nor a process, with fewer examples; `make test` has all
-	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres and not process" --hypothesis-profile=quick $(SHARED) tests/unit $(PYTEST_ARGS)
+	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres and not process" --hypothesis-profile=quick \
+		-n $(UNIT_WORKERS) $(BY_FILE) tests/unit $(PYTEST_ARGS)
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before
 	@$(MAKE) --no-print-directory jars

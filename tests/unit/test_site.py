@@ -98,6 +98,7 @@ class _Elements(html.parser.HTMLParser):
         self.counts[tag] += tag in self.COUNTED
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_built_of_what_a_git_host_shows(page: str, built: Path) -> None:
     """MkDocs wants four blanks before what belongs to a point of a list, and an empty line before a list."""
@@ -107,6 +108,7 @@ def test_a_page_is_built_of_what_a_git_host_shows(page: str, built: Path) -> Non
     assert +_Elements(article).counts == +_Elements(text).counts
 
 
+@pytest.mark.process
 def test_nothing_is_loaded_from_elsewhere(built: Path) -> None:
     pages = list(built.rglob("*.html"))
     assert len(pages) > len(PAGES)
