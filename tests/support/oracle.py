@@ -266,7 +266,9 @@ def _is_decimal(typmod: int) -> bool:
 
 def lake_rows_spark(session: Any, table: str, columns: Sequence[str] | None = None, *, where: str = "true") -> Rows:
     """Return the rows of a lake table as Spark reads them; `table` with its catalog, `where` in Spark SQL."""
-    frame = session.table(table).where(where)
+    frame = session.table(table)
+    if where != "true":  # what holds for each row is parsed and analyzed all the same, a fifth of such a read
+        frame = frame.where(where)
     return rows_of_arrow((frame.select(*columns) if columns else frame).toArrow())
 
 
