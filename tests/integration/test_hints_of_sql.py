@@ -89,6 +89,7 @@ def test_a_wal_level(tmp_path: Path) -> None:
         assert streams(config)
     finally:
         server.stop()
+        server.remove()
 
 
 @pytest.mark.spark
