@@ -116,8 +116,8 @@ class Snapshot:
 
 
 @dataclasses.dataclass(slots=True)
-class _Remembered:
-    """What is remembered of one source."""
+class _SourceFreshness:
+    """What is remembered of one source: up to when the lake has all of it."""
 
     freshness: Freshness = dataclasses.field(default_factory=Freshness)
     validity: Freshness = dataclasses.field(default_factory=Freshness)  #: by the source's clock alone
@@ -148,7 +148,7 @@ class Observer:
         self._watch = watch or SlotWatch(lambda: [*(sync.source for sync in app.sources), *app.released])
         self._clock = clock
         self._wall = wall
-        self._remembered: dict[str, _Remembered] = collections.defaultdict(_Remembered)
+        self._remembered: dict[str, _SourceFreshness] = collections.defaultdict(_SourceFreshness)
         self._started_at = wall()
         self._heard_at = clock()
         self._moved_at = clock()
@@ -235,7 +235,7 @@ class Observer:
         )  # fmt: skip
 
 
-def _new_commit_us(mine: _Remembered, source: SourceView) -> int | None:
+def _new_commit_us(mine: _SourceFreshness, source: SourceView) -> int | None:
     """Return the time of a source's newest commit if its LSN is of the same connection.
 
     A new connection hears the source from an earlier LSN on, where that commit, of before, has not come yet.

@@ -292,7 +292,7 @@ def test_whatever_fails_between_a_commit_and_its_answer_takes_no_file_away(
 
 
 def test_what_fails_behind_the_commit_takes_no_row_back(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: int) -> None:
+    def fail(_: int, __: int) -> None:
         monkeypatch.undo()
         raise TableError("the index cannot follow")
 
