@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.apart import Roles
 from tests.support.load import Load
-from tests.support.postgres import Database, Server, create_database, drop_database, new_data_folder
+from tests.support.postgres import Database, Server, create_database, new_data_folder
 from tests.support.process import Process
 from tests.support.proxy import Proxy, proxy
 from tests.support.stores import S3
@@ -125,13 +124,6 @@ def assert_whole(roles: Roles, watcher: Watcher, session: object) -> None:
     roles.read.terminate()
     roles.apply.terminate()
     roles.assert_equal(session)
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 @pytest.fixture

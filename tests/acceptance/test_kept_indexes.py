@@ -27,13 +27,6 @@ NAME = f"shop.{TABLE}"
 
 
 @pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
-
-
-@pytest.fixture
 def two_databases(postgres18: EmbeddedPostgres) -> Iterator[dict[str, Database]]:
     """Without tables."""
     made = {name: create_database(postgres18) for name in ("eu", "us")}

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from kuvasz import lsn
-from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.lake import group
 from tests.support.load import TABLES, Load, fill_tables
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database
 from tests.support.process import Process
 from tests.support.waiting import wait_until
 
@@ -24,13 +23,6 @@ _APPLIED = {
     "blue": "SELECT source, applied FROM kuvasz.log_group_source WHERE name = 'blue'",
     "old": "SELECT source, applied FROM kuvasz.log_group_source WHERE name = 'old'",
 }
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 class Lakes:

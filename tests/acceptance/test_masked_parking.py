@@ -5,18 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from kuvasz.config.load import load
-from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.lake.iceberg.engine import spool_folder
 from tests.support.kept_files import KeptFiles, words_at
 from tests.support.lake import group
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database
 from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -26,13 +25,6 @@ TABLES = ("parked", "never")
 EXCLUDED, REDACTED, PSEUDONYM, DEFAULT = (f"Zq7{word}x9V" for word in ("Excluded", "Redacted", "Hmac", "Default"))
 WORDS = (EXCLUDED, REDACTED, PSEUDONYM, DEFAULT)
 ENTRY = {"exclude": ["secret"], "mask": {"id": "hmac", "card": "redact", "mail": "hmac", "late": "hmac"}}
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 def write(database: Database, *statements: str) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psutil
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.apart import Roles
 from tests.support.load import Load
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database
 from tests.support.process import Process
 from tests.support.stores import S3
 
@@ -19,13 +18,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.
 
 #: Where the log is in a store, half of it are pages of PyArrow's libraries, and an upload may be on its way.
 MOST_MB = 150
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 @pytest.fixture

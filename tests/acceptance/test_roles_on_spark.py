@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.apart import Roles
 from tests.support.load import Load
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database
 from tests.support.process import Process
 from tests.support.stores import Cluster, StoreProcess, spark_cluster
 from tests.support.waiting import wait_until
@@ -20,13 +19,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.
 
 #: Of the executors of one application that are killed, one after another.
 KILLS = 2
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 @pytest.fixture

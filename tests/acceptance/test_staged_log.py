@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from kuvasz import lsn
-from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.failpoints import STAGING
 from tests.support.lake import group
 from tests.support.load import TABLES, Load, fill_tables
 from tests.support.oracle import source_rows
 from tests.support.outages import HELD, catalog_away
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database
 from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 class Staged:

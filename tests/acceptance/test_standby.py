@@ -7,28 +7,20 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from tests.support.lake import group
 from tests.support.load import TABLES, Load, fill_tables
 from tests.support.oracle import source_rows
 from tests.support.outages import coordinator_away
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database
 from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(600)]
 
 LEASE_S = 8
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 class Cluster:

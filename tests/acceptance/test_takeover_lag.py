@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kuvasz.demo.postgres import EmbeddedPostgres
 from kuvasz.model import POSTGRES_EPOCH_US
 from tests.support.lake import group
 from tests.support.oracle import source_rows
-from tests.support.postgres import Database, create_database, drop_database
+from tests.support.postgres import Database
 from tests.support.process import Process
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -29,13 +28,6 @@ MOST_S = 3.0
 
 _EVERY_S = 0.1
 _ROWS = 100
-
-
-@pytest.fixture
-def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
-    database = create_database(postgres18)
-    yield database
-    drop_database(database)
 
 
 class Ticks:

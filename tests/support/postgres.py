@@ -163,6 +163,14 @@ def database(postgres18: EmbeddedPostgres) -> Iterator[Database]:
     drop_database(created)
 
 
+@pytest.fixture
+def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
+    """A fresh database for a cluster's coordinator, beside a source in `database`."""
+    created = create_database(postgres18)
+    yield created
+    drop_database(created)
+
+
 @pytest.fixture(params=[16, 18])
 def source(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A fresh database on either server of the suite."""
