@@ -179,9 +179,9 @@ class Commits:
         self._positions.update(positions)
         self._past.note()
         self._definition.remove(changeset.obsolete)
-        with self._lock.certain():  # it may merge what there is of a large index
+        with self._lock.certain():  # it may merge what there is of a large index, and make it durable
             self._index.places.mark()
-        self._index.note(sum(file.rows for file, _ in changeset.added.values()), len(changeset.added))
+            self._index.note(sum(file.rows for file, _ in changeset.added.values()), len(changeset.added))
 
     def advance(self, positions: Mapping[str, SourcePosition]) -> None:
         """Store positions in a commit of their own, when no row changed with them."""
