@@ -34,10 +34,11 @@ T = TypeVar("T")
 
 _worker_of = functools.lru_cache(1 << 16)(owner_of)
 
-#: Between two looks; and how many times as long as one takes: of thousands of sources that nothing is heard of, too,
-#: they take no more than a fiftieth of a core.
+#: Between two looks; and how many times as long as one takes, so that of thousands of sources, too, they take no more
+#: than a fiftieth of a core. But no longer than so: lags would be shown that much too long while the driver is busy.
 _LOOK_S = 0.5
 _PAUSE_TO_LOOK = 50.0
+_LONGEST_PAUSE_S = 5.0
 
 #: States of a table that is to be copied, or is: what it lacks is older than anything that is confirmed.
 _COPIED = frozenset({State.NEW, State.COPYING})
@@ -163,7 +164,7 @@ class Observer:
             while True:
                 begin = self._clock()
                 await loop.run_in_executor(self._thread, self.look)
-                await asyncio.sleep(max(_LOOK_S, _PAUSE_TO_LOOK * (self._clock() - begin)))
+                await asyncio.sleep(_pause_s(self._clock() - begin))
 
     async def show(self, make: Callable[[Snapshot], T]) -> T:
         """Return what is made of the moment, both in the observer's thread."""
@@ -233,6 +234,11 @@ class Observer:
             view=view, facts=facts, now=self._wall(), clock=self._clock(), started_at=self._started_at,
             heard_at=self._heard_at, moved_at=self._moved_at, memory_bytes=self._app.budget.high_bytes,
         )  # fmt: skip
+
+
+def _pause_s(took_s: float) -> float:
+    """Return the seconds from a look that took so many to the next one."""
+    return max(_LOOK_S, min(_LONGEST_PAUSE_S, _PAUSE_TO_LOOK * took_s))
 
 
 def _new_commit_us(mine: _SourceFreshness, source: SourceView) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kuvasz.admin import observer
 from kuvasz.admin.observer import Observer, Snapshot
 from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.source.slots import Clock
@@ -193,6 +194,11 @@ def test_a_copy_that_goes_on_and_a_position_that_moves_are_no_standstill(world: 
     world.see(is_pending=True)
     world.pass_s(30)
     assert world.see(is_pending=True, **facts).moved_at == world.clock
+
+
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.001, 0.5), (0.04, 2.0), (1.0, 5.0)])
+def test_it_rests_longer_where_a_look_takes_longer_but_not_for_long(took_s: float, pause_s: float) -> None:
+    assert observer._pause_s(took_s) == pause_s
 
 
 def test_it_looks_by_itself_and_shows_when_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
