@@ -49,8 +49,8 @@ class IndexStore(Protocol):
     def names(self) -> list[str]:
         """Return the names of all objects."""
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object of some bytes."""
+    def put(self, name: str, *pieces: bytes) -> None:
+        """Write an object of pieces."""
 
     def upload(self, name: str, file: BinaryIO) -> None:
         """Write an object of a file."""

@@ -46,7 +46,7 @@ class Cutter:
         self._open_lsn = 0  #: commit LSN of the transaction that has not ended
 
     def feed(self, messages: StreamMessages) -> list[Stretch]:
-        """Take a gulp, and return the stretches that it completes.
+        """Take a gulp, and return the stretches that it completes. Nothing of the gulp's memory is kept.
 
         Raises:
             DecodeError: The bytes are not what the protocol says.
@@ -69,19 +69,18 @@ class Cutter:
         return found
 
     def _hold(self, data: bytes, lengths: UInt32s) -> None:
-        self._held.append((data, lengths))
+        self._held.append((data, lengths.copy()))
         self._held_bytes += len(data)
 
-    def _joined(self) -> tuple[bytes, UInt32s]:
-        held, self._held, self._held_bytes = self._held, [], 0
-        if len(held) == 1:
-            return held[0]
-        return b"".join(data for data, _ in held), np.concatenate([lengths for _, lengths in held])
+    def _joined(self, *last: tuple[memoryview, UInt32s]) -> tuple[bytes, UInt32s]:
+        """Return what is held, and what comes behind it, in memory of its own."""
+        parts: list[tuple[bytes | memoryview, UInt32s]] = [*self._held, *last]
+        self._held, self._held_bytes = [], 0
+        return b"".join(data for data, _ in parts), np.concatenate([lengths for _, lengths in parts])
 
-    def _whole(self, data: bytes, lengths: UInt32s) -> list[Stretch]:
-        self._hold(data, lengths)
+    def _whole(self, data: memoryview, lengths: UInt32s) -> list[Stretch]:
         self._open_lsn = 0
-        messages = StreamMessages(*self._joined())
+        messages = StreamMessages(*self._joined((data, lengths)))
         commits = messages.commits
         first = 0
         if len(commits):
@@ -103,7 +102,8 @@ class Cutter:
         last = int(others[-1]) + 1 if len(others) else 0
         if last < len(messages.lengths):  # what these types are of is still to come
             self._hold(*messages.behind(last))
-            messages = StreamMessages(*messages.before(last))
+            data, lengths = messages.before(last)
+            messages = StreamMessages(data.tobytes(), lengths)
         is_again = self._open_lsn < self.ended
         return self._cut(messages, len(messages.lengths) if is_again else 0, open_lsn=self._open_lsn)
 

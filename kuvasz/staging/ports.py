@@ -13,8 +13,8 @@ class ObjectStore(Protocol):
     def place(self) -> str:
         """Where it is, for people."""
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object, or write it once more; it is durable when this returns.
+    def put(self, name: str, *pieces: bytes) -> None:
+        """Write an object of pieces, or write it once more; it is durable when this returns.
 
         Raises:
             OSError: It is not written, as far as is known.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -50,8 +50,8 @@ class SliceData(NamedTuple):
     needs: Mapping[int, Description]
 
 
-def encode(source: str, stretches: Sequence[Stretch], secrets: SealingSecrets = _NO_SECRETS) -> bytes:
-    """Return stretches that follow each other as a slice."""
+def encode(source: str, stretches: Sequence[Stretch], secrets: SealingSecrets = _NO_SECRETS) -> list[bytes]:
+    """Return stretches that follow each other as a slice, in pieces: those that are large are not copied."""
     needs: dict[int, Description] = {}
     described: set[int] = set()
     for stretch in stretches:
@@ -60,18 +60,19 @@ def encode(source: str, stretches: Sequence[Stretch], secrets: SealingSecrets = 
                 needs.setdefault(oid, description)
         described |= stretch.describes.keys()
     told = [message for description in needs.values() for message in description]
-    data = b"".join(stretch.data for stretch in stretches)
+    payloads = [stretch.data for stretch in stretches]
     lengths = np.concatenate([stretch.lengths for stretch in stretches]).astype("<u4")
     name = source.encode()
     head = _HEAD.pack(
-        len(name), stretches[0].number, stretches[-1].number, len(told), sum(map(len, told)), len(lengths), len(data)
-    )
+        len(name), stretches[0].number, stretches[-1].number, len(told), sum(map(len, told)), len(lengths),
+        sum(map(len, payloads)),
+    )  # fmt: skip
     told_lengths = np.array([len(message) for message in told], "<u4")
-    rest = b"".join((head, name, told_lengths.tobytes(), *told, lengths.tobytes(), data))
+    rest = [b"".join((head, name, told_lengths.tobytes(), *told, lengths.tobytes())), *payloads]
     if not secrets.is_sealing:
-        return _CHECK.pack(_MAGIC, zlib.crc32(rest)) + rest
-    rest = secrets.sealed(rest, _SEALED_MAGIC)
-    return _CHECK.pack(_SEALED_MAGIC, zlib.crc32(rest)) + rest
+        return [_CHECK.pack(_MAGIC, _checksum(rest)), *rest]
+    sealed = secrets.sealed(b"".join(rest), _SEALED_MAGIC)
+    return [_CHECK.pack(_SEALED_MAGIC, zlib.crc32(sealed)), sealed]
 
 
 def decode(found: bytes, source: str, first: int, last: int, secrets: SealingSecrets = _NO_SECRETS) -> SliceData:
@@ -105,6 +106,13 @@ def decode(found: bytes, source: str, first: int, last: int, secrets: SealingSec
     at += lengths.nbytes
     needs = {one.oid: one.description for one in told.described()}
     return SliceData(data=found[at : at + size], lengths=lengths, needs=needs)
+
+
+def _checksum(pieces: Iterable[bytes]) -> int:
+    found = 0
+    for piece in pieces:
+        found = zlib.crc32(piece, found)
+    return found
 
 
 def _opened(found: bytes, secrets: SealingSecrets) -> bytes:

@@ -68,6 +68,7 @@ class StreamMessages:
     """
 
     def __init__(self, data: bytes | bytearray | UInt8s, lengths: UInt32s) -> None:
+        self._data = data
         self.view: UInt8s = np.frombuffer(data, np.uint8)
         self.lengths = lengths
         self.ends: Int64s = np.cumsum(lengths, dtype=np.int64)
@@ -77,12 +78,14 @@ class StreamMessages:
         kinds = self.view[self.starts]
         self._is_keepalive = (kinds == KEEPALIVE) & (lengths >= _KEEPALIVE_HEAD)
         is_data = (kinds == XLOGDATA) & (lengths > _HEAD)
-        self.tags: UInt8s = np.zeros(len(lengths), np.uint8)
-        self.tags[is_data] = self.view[self.starts[is_data] + _HEAD]
+        self.tags: UInt8s = self.view[np.minimum(self.starts + _HEAD, len(self.view) - 1)] * is_data
 
     def of(self, *tags: int) -> Int64s:
         """Return the numbers of the messages with some tags."""
-        return np.flatnonzero(np.isin(self.tags, tags) if len(tags) > 1 else self.tags == tags[0])
+        found = self.tags == tags[0]
+        for tag in tags[1:]:
+            found |= self.tags == tag
+        return np.flatnonzero(found)
 
     @property
     def commits(self) -> Int64s:
@@ -125,8 +128,12 @@ class StreamMessages:
     def first_uses(self) -> dict[int, int]:
         """Return the first message that a relation is needed for: OID -> number."""
         rows = self.of(INSERT, UPDATE, DELETE)
-        oids, firsts = np.unique(self._numbers(rows, _HEAD + _OID_AT, 4), return_index=True)
-        found = dict(zip(oids.tolist(), rows[firsts].tolist(), strict=True))
+        oids = self._numbers(rows, _HEAD + _OID_AT, 4)
+        # Most rows follow one of the same relation: of such only the first is looked at.
+        is_other = np.ones(len(oids), np.bool_)
+        is_other[1:] = oids[1:] != oids[:-1]
+        oids, firsts = np.unique(oids[is_other], return_index=True)
+        found = dict(zip(oids.tolist(), rows[is_other][firsts].tolist(), strict=True))
         for message in self.of(TRUNCATE).tolist():
             at, end = int(self.starts[message]) + _HEAD + _TRUNCATED_AT, int(self.ends[message])
             for oid in np.frombuffer(self.view[at : end - (end - at) % 4].tobytes(), ">u4").tolist():
@@ -147,18 +154,23 @@ class StreamMessages:
 
     def behind(self, message: int) -> tuple[bytes, UInt32s]:
         """Return the messages from one on."""
+        if not message and isinstance(self._data, bytes):
+            return self._data, self.lengths
         at = int(self.starts[message]) if message < len(self.starts) else len(self.view)
         return self.view[at:].tobytes(), self.lengths[message:]
 
-    def before(self, message: int) -> tuple[bytes, UInt32s]:
-        """Return the messages before one."""
+    def before(self, message: int) -> tuple[memoryview, UInt32s]:
+        """Return the messages before one, not copied."""
         at = int(self.starts[message]) if message < len(self.starts) else len(self.view)
-        return self.view[:at].tobytes(), self.lengths[:message]
+        return self.view[:at].data, self.lengths[:message]
 
     def _numbers(self, messages: Int64s, at: int, size: int) -> UInt64s:
         self._check(messages, at + size)
-        places = (self.starts[messages] + at)[:, None] + np.arange(size)
-        found: UInt64s = self.view[places].view(f">u{size}").ravel().astype(np.uint64)
+        if not len(messages):
+            return np.zeros(0, np.uint64)
+        # A number at each byte, wherever it lies: so it is read at once, not byte by byte.
+        everywhere = np.ndarray((len(self.view) - size + 1,), f">u{size}", self.view, 0, (1,))
+        found: UInt64s = everywhere[self.starts[messages] + at].astype(np.uint64)
         return found
 
     def _check(self, messages: Int64s, size: int) -> None:

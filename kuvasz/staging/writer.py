@@ -46,7 +46,7 @@ class _Object:
     """What is staged in one step."""
 
     name: str
-    data: bytes
+    pieces: Sequence[bytes]
     slices: Sequence[StagedSlice]
     moves: Mapping[str, tuple[StagedPosition, StagedPosition]]
 
@@ -158,7 +158,7 @@ class LogWriter:
 
     def _made(self, waiting: Iterable[StagedSource]) -> _Object | None:
         name = next(self._names)
-        parts: list[bytes] = []
+        pieces: list[bytes] = []
         slices: list[StagedSlice] = []
         moves: dict[str, tuple[StagedPosition, StagedPosition]] = {}
         at = 0
@@ -173,10 +173,12 @@ class LogWriter:
             )
             with_rows = [stretch for stretch in stretches if stretch.has_rows]
             if with_rows:
-                parts.append(slice_format.encode(source.name, with_rows, self._secrets))
-                slices.append(_slice(source.name, with_rows, name, at, len(parts[-1])))
-                at += len(parts[-1])
-        return _Object(name=name, data=b"".join(parts), slices=slices, moves=moves) if moves else None
+                encoded = slice_format.encode(source.name, with_rows, self._secrets)
+                size = sum(map(len, encoded))
+                slices.append(_slice(source.name, with_rows, name, at, size))
+                pieces += encoded
+                at += size
+        return _Object(name=name, pieces=pieces, slices=slices, moves=moves) if moves else None
 
     def _waiting(self) -> list[StagedSource]:
         names = set(self._room.sources())
@@ -189,7 +191,7 @@ class LogWriter:
             try:
                 failpoints.hit("before_stage", OSError)
                 if made.slices:
-                    self._store.put(made.name, made.data)
+                    self._store.put(made.name, *made.pieces)
                 failpoints.hit("object_written", StateError)
                 self._index.append(made.name, made.slices, made.moves)
                 failpoints.hit("staged", StateError)

@@ -207,11 +207,11 @@ class FailingStore(MemoryStore):
         self.failures: list[str] = []
         self.keeps = 0  #: how many of the next removals do nothing
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, *pieces: bytes) -> None:
         failure = self.failures.pop(0) if self.failures else ""
         if failure == "nothing":
             raise OSError("the store is away")
-        super().put(name, data)
+        super().put(name, *pieces)
         if failure:
             raise OSError("no answer")
 

@@ -55,9 +55,9 @@ class ObjectFolder:
 
         return file_io(self._properties, self._location)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, *pieces: bytes) -> None:
         """See `ObjectStore.put`."""
-        self._put(name, (data,))
+        self._put(name, pieces)
 
     def upload(self, name: str, file: BinaryIO) -> None:
         """Write an object of what a file has, a piece of it in memory at a time; see `put`."""

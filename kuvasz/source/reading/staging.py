@@ -230,14 +230,15 @@ class Staging:
 
     def _take(self, connection: Connection, cutter: Cutter) -> None:
         gulp, lengths = connection.gulp()
-        messages = StreamMessages(bytes(gulp), lengths.copy())
-        connection.clear()
+        messages = StreamMessages(gulp, lengths)
         stretches = cutter.feed(messages)
         # What fails to prove itself is not staged.
         self._proof.meet(messages, cutter.received_lsn)
         self.source.add(stretches)
         if messages.wants_reply():
             self._clock.reply()
+        del messages, gulp, lengths  # the memory is the next gulp's
+        connection.clear()
 
     async def _hold_off(self) -> None:
         """Leave the socket alone until what waits is staged."""

@@ -60,7 +60,7 @@ def heard(stretches: list[Stretch], from_lsn: int, staged: int) -> list[bytes]:
         through = part[-1].through
         if through <= from_lsn:
             continue  # the index leaves it out
-        held = slice_format.decode(slice_format.encode("eu", part), "eu", part[0].number, part[-1].number)
+        held = slice_format.decode(b"".join(slice_format.encode("eu", part)), "eu", part[0].number, part[-1].number)
         found += payloads(*retelling.tell(held.data, held.lengths, held.needs, open_lsn=part[-1].open_lsn))
     for one in stretches[staged:]:
         found += payloads(
@@ -110,7 +110,7 @@ def test_what_was_told_is_left_out_where_the_next_piece_begins_with_it() -> None
     one, two = (cutter.feed(StreamMessages(*pgoutput.gulp(messages)))[0] for messages in (first, second))
     retelling.tell(one.data, one.lengths, one.needs, describes=one.describes)
     retelling.go_on(108)
-    held = slice_format.decode(slice_format.encode("eu", [one, two]), "eu", 1, 2)
+    held = slice_format.decode(b"".join(slice_format.encode("eu", [one, two])), "eu", 1, 2)
     assert payloads(*retelling.tell(held.data, held.lengths, held.needs)) == second
 
 

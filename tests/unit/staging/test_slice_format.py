@@ -28,7 +28,7 @@ def made(secrets: SealingSecrets = CLEAR) -> bytes:
         )
         for stretch in cutter.feed(StreamMessages(*pgoutput.gulp(messages)))
     ]
-    return slice_format.encode("eu", stretches, secrets)
+    return b"".join(slice_format.encode("eu", stretches, secrets))
 
 
 @pytest.mark.parametrize("secrets", [CLEAR, SEALED])

@@ -140,9 +140,9 @@ def test_a_source_that_is_left_while_it_is_staged_stops_nobody(
 ) -> None:
     put = staging.store.put
 
-    def leave(name: str, data: bytes) -> None:
+    def leave(name: str, *pieces: bytes) -> None:
         staging.eu.leave()
-        put(name, data)
+        put(name, *pieces)
 
     monkeypatch.setattr(staging.store, "put", leave)
     staging.eu.add([stretch(1, 200)])
