@@ -121,7 +121,7 @@ class Window:
         gulp, lengths = self._drain.gulp()
         view = scan.frozen_view(gulp)
         deliveries = self._assembler.feed(view, lengths)
-        del view, gulp
+        del view, gulp, lengths
         self._drain.clear()
         return [change for _, delivery in deliveries for change in delivery.changes]
 

@@ -43,7 +43,6 @@ ELSEWHERE = {
     "state/notices/notice_documents.py": "contract/test_state.py",
     "source/reading/facts.py": "unit/source/reading/test_reader.py",
     "source/drain/best.py": "unit/source/drain/test_plain.py",
-    "source/drain/kernel.py": "integration/test_reader.py",
     "lake/files/file_io.py": "unit/lake/files/test_store_access.py",
     "state/staged/slice_removal.py": "integration/test_long_log.py",
     "source/reading/ordered.py": "integration/test_staged_log.py",

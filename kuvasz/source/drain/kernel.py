@@ -18,34 +18,38 @@ from llvmlite import ir  # type: ignore[import-untyped] # comes with numba
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from kuvasz.source.drain.plain import MAX_MESSAGES
+from kuvasz.source.drain import arenas
 
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
     from kuvasz.model import UInt8s, UInt32s
+    from kuvasz.source.drain.arenas import Arena, Arenas
 
 # Seen by kernels without its first parameter, which no type checker knows.
 _intrinsic: Any = intrinsic
 
-_ARENA_BYTES = 1 << 20
+#: What is gathered while there is no arena.
+_NO_PAYLOADS: UInt8s = np.empty(0, np.uint8)
+_NO_LENGTHS: UInt32s = np.empty(0, np.uint32)
 
 _EMPTY, _LIMIT, _GROW, _ENDED, _LOST = range(5)
 
 
 class KernelDrain:
-    """The compiled body.
+    """The compiled body. It has an arena only while something is gathered.
 
     Args:
         pgconn: The connection. Nothing else may use it while `drain` runs.
         functions: Addresses of PQgetCopyData, PQfreemem and PQconsumeInput in the library that made `pgconn`.
+        spare: Lends the arena.
     """
 
-    def __init__(self, pgconn: PGconn, functions: tuple[int, int, int]) -> None:
+    def __init__(self, pgconn: PGconn, functions: tuple[int, int, int], spare: Arenas = arenas.SHARED) -> None:
         self._pgconn = pgconn
         self._functions = functions
-        self._arena: UInt8s = np.empty(_ARENA_BYTES, np.uint8)
-        self._lengths: UInt32s = np.empty(MAX_MESSAGES, np.uint32)
+        self._spare = spare
+        self._arena: Arena | None = None
         self._pending = np.zeros(2, np.int64)  # address and size of a payload taken from libpq, not yet copied
         self._bytes = 0
         self._count = 0
@@ -60,6 +64,9 @@ class KernelDrain:
     def drain(self, limit: int) -> int:
         """Take what has arrived, see `Drain`."""
         before = self._bytes
+        if self._arena is None:
+            self._arena = self._spare.take()
+        arena = self._arena
         while True:
             pointer = self._pgconn.pgconn_ptr  # type: ignore[attr-defined] # not in psycopg's protocol class
             if pointer is None:
@@ -69,8 +76,8 @@ class KernelDrain:
                 *self._functions,
                 pointer,
                 self._pending,
-                self._arena,
-                self._lengths,
+                arena.payloads,
+                arena.lengths,
                 self._bytes,
                 self._count,
                 limit,
@@ -78,23 +85,23 @@ class KernelDrain:
             self.is_ended, self.is_lost = code == _ENDED, code == _LOST
             if code != _GROW:
                 break
-            self._grow(self._bytes + int(self._pending[1]))
+            arena.grow(self._bytes + int(self._pending[1]), self._bytes)
+        if not self._count:
+            self.clear()
         return self._bytes - before
 
     def gulp(self) -> tuple[UInt8s, UInt32s]:
         """Return the gulp, see `Drain`."""
-        return self._arena[: self._bytes], self._lengths[: self._count]
+        if self._arena is None:
+            return _NO_PAYLOADS, _NO_LENGTHS
+        return self._arena.payloads[: self._bytes], self._arena.lengths[: self._count]
 
     def clear(self) -> None:
         """Start a new gulp."""
-        if len(self._arena) > 16 * _ARENA_BYTES and self._bytes < len(self._arena) // 4:
-            self._arena = np.empty(_ARENA_BYTES, np.uint8)  # after one huge row
+        arena, self._arena = self._arena, None
         self._bytes = self._count = 0
-
-    def _grow(self, needed: int) -> None:
-        arena = np.empty(max(needed, 2 * len(self._arena)), np.uint8)
-        arena[: self._bytes] = self._arena[: self._bytes]
-        self._arena = arena
+        if arena is not None:
+            self._spare.give(arena)
 
 
 def libpq_functions(pgconn: PGconn) -> tuple[int, int, int] | None:

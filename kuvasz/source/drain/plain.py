@@ -33,7 +33,10 @@ class Drain(Protocol):
         """Take what has arrived until nothing is left or `limit` bytes are gathered; return the bytes taken."""
 
     def gulp(self) -> tuple[UInt8s | bytearray, UInt32s]:
-        """Return the payloads gathered, one after another, and the length of each; valid until `clear`."""
+        """Return the payloads gathered, one after another, and the length of each; valid until `clear`.
+
+        Whoever keeps a view of them beyond that keeps their memory from the next gulps.
+        """
 
     def clear(self) -> None:
         """Start a new gulp."""

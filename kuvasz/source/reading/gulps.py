@@ -84,6 +84,7 @@ class Gulps:
         keepalives = scan.keepalives(gulp, lengths)
         if keepalives and self._assembler.hear(keepalives):
             self._facts.keepalive_bytes += connection.gathered_bytes
+            del gulp, lengths
             connection.clear()
             self._heard()
             return
@@ -96,7 +97,7 @@ class Gulps:
             begin = time.monotonic()
             deliveries = self._assembler.feed(view, lengths)
             self._gather_s = self._options.gather_s(time.monotonic() - begin)
-        del view, gulp
+        del view, gulp, lengths
         connection.clear()
         for worker, delivery in deliveries:
             self._progress.routed(self._source, worker, delivery.through)
