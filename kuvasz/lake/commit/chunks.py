@@ -16,6 +16,7 @@ import collections
 import dataclasses
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -218,33 +219,31 @@ def cut(
         total = len(change.lengths)
         if start == total:
             continue
-        transactions = change.transactions
-        commit_us = max(commit_us, int(transactions.commit_us[-1]))
-        is_open = bool(transactions.end_lsn[-1] == transactions.commit_lsn[-1] + 1)
-        whole = total if not is_open else int(transactions.row_end[-2]) if len(transactions.row_end) > 1 else 0
-        last = len(transactions.row_end) - (2 if is_open else 1)
+        source, runs = change.source, change.transactions
+        ends = _LastTransactions.of(runs)
+        commit_us = max(commit_us, ends.commit_us[-1])
+        is_open = ends.end_lsn[-1] == ends.commit_lsn[-1] + 1
+        at = -2 if is_open else -1  # of the last whole one
+        last = len(runs.row_end) + at
         if last >= first:
-            positions[change.source] = SourcePosition(
-                lsn=int(transactions.end_lsn[last]),
-                commit_lsn=int(transactions.commit_lsn[last]),
-                rows=int(transactions.row_end[last]) - (int(transactions.row_end[last - 1]) if last else 0),
-                xid=int(transactions.xid[last]),
-                commit_us=int(transactions.commit_us[last]),
+            positions[source] = ends.position(at, last)
+            newest_us[source] = max(
+                newest_us.get(source, 0),
+                ends.commit_us[at] if last == first else int(runs.commit_us[first : last + 1].max()),
             )
-            newest = int(transactions.commit_us[first : last + 1].max())
-            newest_us[change.source] = max(newest_us.get(change.source, 0), newest)
-        rows_of[change.source] = rows_of.get(change.source, 0) + total - start
-        bytes_of[change.source] = bytes_of.get(change.source, 0) + int(change.lengths[start:].sum())
+        rows_of[source] = rows_of.get(source, 0) + total - start
+        bytes_of[source] = bytes_of.get(source, 0) + (
+            int(change.lengths[start:].sum()) if start else len(change.data)
+        )
         counted = 0 if counter is None else counter.count(change, first)
-        unfinished = int(transactions.commit_lsn[-1])
-        spans: Iterable[tuple[int, int, int]] = (
-            (start, max(start, whole), 0), (max(start, whole), total, unfinished),
-        )  # fmt: skip
+        whole = max(start, ends.row_end[at] if last >= 0 else 0)
+        spans: Iterable[tuple[int, int, int]] = ((start, whole, 0), (whole, total, ends.commit_lsn[-1]))
         if split:
             spans = _spans(change, first, start, split)
         for begin, end, of in spans:
-            taking = _Taking(segment=change, open_lsn=of, first=None if counter is None else (first, counted))
-            _take(taking, begin, end, filling, steps, chunk_bytes)
+            if begin < end:
+                taking = _Taking(segment=change, open_lsn=of, first=None if counter is None else (first, counted))
+                _take(taking, begin, end, filling, steps, chunk_bytes)
     return Cut(
         steps=truncations.left(),
         positions=positions,
@@ -444,8 +443,37 @@ def _after(segment: Segment, floor: int) -> tuple[int, int]:
     return first, int(segment.transactions.row_end[first - 1]) if first else 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Taking:
+class _LastTransactions(NamedTuple):
+    """The last three transactions of a segment, in Python's numbers: of most segments of a fleet, all that it has."""
+
+    commit_lsn: list[int]
+    end_lsn: list[int]
+    commit_us: list[int]
+    xid: list[int]
+    row_end: list[int]
+
+    @staticmethod
+    def of(runs: Transactions) -> _LastTransactions:
+        """Return those of a segment."""
+        return _LastTransactions(
+            runs.commit_lsn[-3:].tolist(), runs.end_lsn[-3:].tolist(), runs.commit_us[-3:].tolist(),
+            runs.xid[-3:].tolist(), runs.row_end[-3:].tolist(),
+        )  # fmt: skip
+
+    def position(self, at: int, number: int) -> SourcePosition:
+        """Return where a source is behind one of them.
+
+        Args:
+            at: Its place, from the end.
+            number: Its number in the segment.
+        """
+        return SourcePosition(
+            lsn=self.end_lsn[at], commit_lsn=self.commit_lsn[at], xid=self.xid[at], commit_us=self.commit_us[at],
+            rows=self.row_end[at] - (self.row_end[at - 1] if number else 0),
+        )  # fmt: skip
+
+
+class _Taking(NamedTuple):
     """Rows of a segment on their way into chunks."""
 
     segment: Segment
@@ -461,8 +489,6 @@ def _take(
     steps: list[Chunk | Truncation],
     chunk_bytes: int,
 ) -> None:
-    if begin >= end:
-        return
     segment = taking.segment
     if end - begin == len(segment.lengths):
         chunk = _chunk_for(taking, filling, steps, chunk_bytes)
