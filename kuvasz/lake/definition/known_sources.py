@@ -38,14 +38,16 @@ class KnownSources(UserDict[str, SourceColumns]):
         self._definition = definition
         self._filled: dict[str, _Filled] = {}  #: by source
         self._sources: Counter[_Filled] = Counter()  #: how many sources are alike
+        self._kinds: dict[_Filled, _Filled] = {}  #: the one object that sources have which are alike
         super().__init__(column_notes.parse(properties, definition.name))
 
     @override
     def __setitem__(self, source: str, columns: SourceColumns) -> None:
         self._forget(source)
         super().__setitem__(source, columns)
-        self._filled[source] = filled = _filled(columns)
-        self._sources[filled] += 1
+        filled = _filled(columns)
+        self._filled[source] = kind = self._kinds.setdefault(filled, filled)
+        self._sources[kind] += 1
 
     @override
     def __delitem__(self, source: str) -> None:
@@ -57,7 +59,7 @@ class KnownSources(UserDict[str, SourceColumns]):
         if filled is not None:
             self._sources[filled] -= 1
             if not self._sources[filled]:
-                del self._sources[filled]
+                del self._sources[filled], self._kinds[filled]
 
     def recall(self, properties: Mapping[str, str], sources: Iterable[str]) -> bool:
         """Know what the table has noted of sources; return whether that is something else.

@@ -32,7 +32,7 @@ class TypeCatalog:
 
     def __init__(self, url: Callable[[], str]) -> None:
         self._url = url
-        self._built_in = dict(BUILT_IN)
+        self._asked: dict[int, PgType] = {}  # of those that are the same in every server
         self._connection: psycopg.Connection[Any] | None = None
 
     def __call__(self, oids: Iterable[int]) -> dict[int, PgType]:
@@ -42,10 +42,13 @@ class TypeCatalog:
             SourceError: The catalog cannot be read.
         """
         wanted = set(oids)
-        missing = wanted - self._built_in.keys()
-        asked = introspect.load_types(self._connected(), missing) if missing else {}
-        self._built_in |= {oid: found for oid, found in asked.items() if oid < FIRST_GIVEN}
-        return asked | {oid: self._built_in[oid] for oid in wanted & self._built_in.keys()}
+        known = {oid: found for oid in wanted if (found := BUILT_IN.get(oid) or self._asked.get(oid)) is not None}
+        missing = wanted - known.keys()
+        if not missing:
+            return known
+        asked = introspect.load_types(self._connected(), missing)
+        self._asked |= {oid: found for oid, found in asked.items() if oid < FIRST_GIVEN}
+        return asked | known
 
     def close(self) -> None:
         """Close the connection; the next look opens another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -78,3 +79,14 @@ def test_a_start_with_many_sources_looks_at_each_of_them_a_few_times(world: Worl
         known.former_names()
         known.names_of_fields()
     assert next(looks) <= 3 * len(many)
+
+
+def test_sources_that_are_alike_have_what_they_fill_once_in_memory(world: World) -> None:
+    known = world.columns.known
+    for number, source in enumerate(("us", "ap"), 1):
+        known[source] = dataclasses.replace(known["eu"], oid=known["eu"].oid + number)
+    assert len({id(known._filled[source]) for source in ("eu", "us", "ap")}) == 1
+    for source in ("eu", "us", "ap"):
+        del known[source]
+    assert not known._kinds
+    assert not known._sources
