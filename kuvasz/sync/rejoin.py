@@ -7,7 +7,6 @@ to be copied again: the position that is gone from the lake).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 
 from kuvasz.config.sources import SourceTableSpec
@@ -15,6 +14,7 @@ from kuvasz.errors import LakeError, SourceError, StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
+from kuvasz.sync.context.requests import WaitingLine
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.source_setup import SourceSetup
@@ -66,15 +66,15 @@ class Rejoin:
         self._stream = stream
         self._replays = replays
         self._approach = approach
-        self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()  #: to be copied beside the stream
+        self._due: WaitingLine[SourceTableSpec] = WaitingLine()  #: to be copied beside the stream
         self._postponed: set[str] = set()  #: the tables that come into it again by themselves
 
     def begin(self, new: Iterable[SourceTableSpec]) -> None:
         """Begin with the tables that a new connection finds without rows."""
         self._replays.begin()
-        self._due, self._postponed = asyncio.Queue(), set()
+        self._due, self._postponed = WaitingLine(), set()
         for spec in new:
-            self._due.put_nowait(spec)
+            self._due.put(spec)
         for spec in self._source_tables.source.tables:
             if self._approach.is_due(spec):
                 self._requests.add(spec.key)
@@ -87,11 +87,11 @@ class Rejoin:
             self._postponed.discard(spec.key)
             if await self._copies.postpone(spec):
                 self._postponed.add(spec.key)
-                self._context.lifetime.call_later(_LOOK_S, self._due.put_nowait, spec)
+                self._context.lifetime.call_later(_LOOK_S, self._due.put, spec)
             elif self._approach.is_due(spec):
                 await self._compare(spec, reader, system_id)
             elif await self._copies.beside(spec, system_id):
-                self._due.put_nowait(spec)
+                self._due.put(spec)
             elif source_tables.look(spec).is_resync_due:
                 if source_tables.state(spec) is State.COPYING:
                     source_tables.set(spec, State.NEW)
@@ -171,7 +171,7 @@ class Rejoin:
             return False
         if source_tables.position(spec) is None:
             if spec.key not in self._postponed:
-                self._due.put_nowait(spec)
+                self._due.put(spec)
             return False
         return True
 
@@ -184,7 +184,7 @@ class Rejoin:
             self._context.lifetime.call_later(_LOOK_S, self._requests.add, spec.key)
         elif is_ready and spec.key not in self._postponed:
             self._postponed.add(spec.key)
-            self._due.put_nowait(spec)
+            self._due.put(spec)
         return is_under_way or is_ready
 
     def _begin_again(self) -> None:

@@ -24,6 +24,7 @@ from kuvasz.route.row_limit import RowLimit
 from kuvasz.source.reading.reader import Reader
 from kuvasz.sync.context.current_reader import reached
 from kuvasz.sync.context.lifetime import finished
+from kuvasz.sync.context.requests import WaitingLine
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.tables.parking import Parking
 from kuvasz.sync.tables.source_logs import SourceLogs
@@ -85,15 +86,15 @@ class Replays:
         self._number = number
         self._row_limit = row_limit
         self._activate = activate
-        self._due: asyncio.Queue[SourceTableSpec] = asyncio.Queue()
+        self._due: WaitingLine[SourceTableSpec] = WaitingLine()
 
     def begin(self) -> None:
         """Forget what an earlier connection was to bring back: the next one looks at all tables itself."""
-        self._due = asyncio.Queue()
+        self._due = WaitingLine()
 
     def send(self, spec: SourceTableSpec) -> None:
         """Have a table given what is parked of it, beside the stream; it must not follow yet."""
-        self._due.put_nowait(spec)
+        self._due.put(spec)
 
     async def run(self, reader: Reader) -> None:
         """Bring back the tables that are due, side by side, for as long as the reader reads."""

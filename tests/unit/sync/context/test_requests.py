@@ -65,3 +65,24 @@ def test_a_table_that_is_tried_meanwhile_comes_back_once(tmp_path: Path, monkeyp
         return await scene.requests.next()
 
     assert sorted(asyncio.run(run())) == ["shop.items", "shop.others"]
+
+
+def test_a_line_gives_what_came_first_and_loses_nothing_when_who_waits_is_cancelled() -> None:
+    async def run() -> list[int]:
+        line: requests.WaitingLine[int] = requests.WaitingLine()
+        waiting = asyncio.create_task(line.get())
+        await asyncio.sleep(0)
+        line.put(1)
+        waiting.cancel()  # what has come meanwhile is the next one's
+        assert (await asyncio.gather(waiting, return_exceptions=True))[0] is not None
+        line.put(2)
+        line.put(3)
+        assert [await line.get()] == [1]
+        assert line.rest() == [2, 3]
+        waiting = asyncio.create_task(line.get())
+        await asyncio.sleep(0)
+        line.put(4)
+        line.put(5)
+        return [await waiting, *line.rest(), *line.rest()]
+
+    assert asyncio.run(run()) == [4, 5]
