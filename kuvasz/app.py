@@ -24,7 +24,7 @@ from kuvasz.config.sources import Source
 from kuvasz.errors import KuvaszError, LakeRewound, MapBusy, Retry
 from kuvasz.events import Event, EventLog
 from kuvasz.index import seed as index_seed
-from kuvasz.lake.files import store_access
+from kuvasz.lake.files import spared, store_access
 from kuvasz.lake.files.object_folder import ObjectFolder
 from kuvasz.lake.iceberg.lake import IcebergLake
 from kuvasz.parking.logs import ParkingLogs
@@ -355,9 +355,13 @@ class App:
             async with self._traced(), asyncio.TaskGroup() as tasks:
                 self._sources.begin(tasks)
                 self.phase = "running"
-                patrolling = tasks.create_task(patrol(self.lake, self._workers), name="lake patrol")
+                beside = [
+                    tasks.create_task(patrol(self.lake, self._workers), name="lake patrol"),
+                    tasks.create_task(spared.keep_small(), name="heap"),
+                ]
                 await self._watch(until_caught_up=until_caught_up)
-                patrolling.cancel()
+                for task in beside:
+                    task.cancel()
                 self.phase = "stopping"
                 await self._shut_down()
                 if running := self._sources.running:  # else the map was just changing

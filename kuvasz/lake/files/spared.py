@@ -1,18 +1,22 @@
 """What libraries load or keep in case that somebody needs it, and nobody here does.
 
 Pandas, by PyArrow: it comes with the first array that is made, or with PyArrow's data sets: half a second of CPU of a
-start, and 30 MB. And memory that was freed, by the C library, for each thread that had some.
+start, and 30 MB. And memory that was freed, by the C library, for each thread that had some: a start of a thousand
+sources, or a large copy, leaves tens of megabytes of it, in pieces between what is in use.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
+import os
 import sys
 import threading
 import types
 from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from typing import cast
 
 _PANDAS = "pandas"
@@ -23,6 +27,9 @@ _PANDAS = "pandas"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _BLOCK_BYTES = 128 << 10
 _HEAPS = 2
+
+#: Seconds between two looks at how large the process is, and by how much it has grown when what is free goes back.
+_LOOK_S, _GROWN_BYTES = 60.0, 32 << 20
 
 
 def spare_heap() -> None:
@@ -38,6 +45,34 @@ def spare_heap() -> None:
         (_M_TRIM_THRESHOLD, _BLOCK_BYTES), (_M_MMAP_THRESHOLD, _BLOCK_BYTES), (_M_ARENA_MAX, _HEAPS),
     ):  # fmt: skip
         mallopt(parameter, value)
+
+
+async def keep_small(look_s: float = _LOOK_S) -> None:
+    """Have the C library give back what was freed meanwhile whenever the process has grown; until cancelled.
+
+    For a process that is to be fast, whose heaps are left as they are otherwise: it takes some tens of milliseconds
+    in a thread, behind a start, behind copies, and seldom else.
+    """
+    before = 0
+    while True:
+        await asyncio.sleep(look_s)
+        if _resident_bytes() > before + _GROWN_BYTES:
+            await asyncio.to_thread(_trim)
+            before = _resident_bytes()
+
+
+def _trim() -> None:
+    """Give back every page that is free; where it is another library than glibc, nothing is done."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident_bytes() -> int:
+    """Return the memory that the process has; 0 where Linux does not say it (proc_pid_statm(5))."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def spare_pandas() -> None:
@@ -69,4 +104,4 @@ def without_pandas() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-__all__ = ["spare_heap", "spare_pandas", "without_pandas"]
+__all__ = ["keep_small", "spare_heap", "spare_pandas", "without_pandas"]

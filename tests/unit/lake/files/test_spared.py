@@ -70,3 +70,27 @@ def test_what_threads_have_freed_goes_back() -> None:
     kept = int(told(program)[0])
     spared = int(told(f"import sys; sys.argv.append('spare')\n{program}")[0])
     assert spared <= 4, f"{spared} MB are kept, {kept} without"
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc is asked")
+def test_what_was_freed_between_what_is_in_use_goes_back_once_the_process_has_grown() -> None:
+    program = (
+        "import asyncio, ctypes, sys\n"
+        "from kuvasz.lake.files.spared import keep_small\n"
+        "def size():\n    return int(open('/proc/self/statm').read().split()[1]) * 4096 >> 20\n"
+        "libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p; libc.free.argtypes = [ctypes.c_void_p]\n"
+        "async def run():\n"
+        "    before = size()\n"
+        "    found = [libc.malloc(40_000) for _ in range(2000)]\n"
+        "    for one in found: ctypes.memset(one, 1, 40_000)\n"
+        "    for number, one in enumerate(found):\n"
+        "        if number % 20: libc.free(one)\n"
+        "    print(size() - before)\n"
+        "    task = asyncio.create_task(keep_small(0.1)); await asyncio.sleep(1)\n"
+        "    print(size() - before); task.cancel()\n"
+        "asyncio.run(run())\n"
+    )
+    grown, left = map(int, told(program))
+    assert grown > 60, "the pieces in between are kept"
+    assert left < 20, f"{left} MB of {grown} are left"
