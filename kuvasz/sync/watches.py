@@ -29,6 +29,9 @@ _LOOK_S = 1.0
 #: Seconds between two looks at the partitions of partitioned tables.
 _PARTITIONS_S = 5.0
 
+#: Times as long until it is looked again whether there are any: a table seldom becomes a partitioned one.
+_WHILE_NONE = 4
+
 #: Until the next such look while a table has another file that the stream does not explain: its rows may be wrong.
 _SOON_S = 1.0
 
@@ -147,7 +150,7 @@ class Watches:
     async def partitions(self) -> None:
         """Look now and then which partitions, and which members of collapses, came and went."""
         while True:
-            await asyncio.sleep(_PARTITIONS_S)
+            await asyncio.sleep(_PARTITIONS_S * (1 if self._partitions.has_any else _WHILE_NONE))
             if not self._partitions.has_any:
                 continue  # without a thread, for there may be thousands of sources
             try:

@@ -9,6 +9,9 @@ import math
 #: and each is a write to the state folder, a packet and a walsender that wakes.
 _CONFIRMING_S, _LONGEST_CONFIRMING_S = 0.03, 10.0
 
+#: The same where nothing changed: a source at rest costs little else.
+_LIVING_S, _LONGEST_LIVING_S = 0.04, 20.0
+
 #: Seconds that a source which brings little is left alone after a look, for each source that there is, and the most
 #: but for the least of very many: a look costs 0.2 ms, so that all of them take no more than a fifth of a core.
 _RESTING_S, _LONGEST_REST_S, _LEAST_RESTING_S = 0.0025, 1.0, 0.001
@@ -59,6 +62,7 @@ class ReaderOptions:
             gulp_bytes=min(self.gulp_bytes, share_bytes),
             rest_s=_rest_s(sources) if sources > 1 else 0.0,
             confirm_interval_s=min(max(self.confirm_interval_s, _CONFIRMING_S * sources), _LONGEST_CONFIRMING_S),
+            status_interval_s=max(self.status_interval_s, min(_LIVING_S * sources, _LONGEST_LIVING_S)),
         )
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,9 @@ if TYPE_CHECKING:
 #: Shorter than this the loop's own overhead is the pause.
 _SHORTEST_PAUSE_S = 0.0001
 
-#: Looks that find nothing, a rest apart, before the socket is asked to tell: that is dearer than a look.
+#: Looks that find nothing, a rest apart, before the socket is asked to tell: that is dearer than a look. And rests
+#: within which a source has to bring something twice for that: what comes alone, as the keepalive of a source at rest
+#: does, is followed by nothing that a look could find.
 _EMPTY_LOOKS = 4
 
 #: Seconds behind a look that found much: a flood is read on without a rest, however its server stops and goes.
@@ -39,7 +42,8 @@ class Pause:
         self._aim_bytes = options.local_look_bytes if is_local else options.look_bytes
         self._pause_s = min(0.001, options.longest_pause_s)
         self._flowed_at = -_FLOWING_S
-        self._empty_looks = 0
+        self._found_at = -math.inf
+        self._empty_looks = _EMPTY_LOOKS
 
     def after(self, found_bytes: int) -> float | None:
         """Return the pause, in seconds, after a look that found so many bytes; None: until the socket tells of more.
@@ -48,10 +52,14 @@ class Pause:
         """
         now = time.monotonic()
         if found_bytes >= self._options.quiet_bytes:
-            self._flowed_at, self._empty_looks = now, 0
+            self._flowed_at, self._found_at, self._empty_looks = now, now, 0
             return self._flowing_s(found_bytes)
-        self._empty_looks = 0 if found_bytes else self._empty_looks + 1
         rest_s = self._options.rest_s
+        if not found_bytes:
+            self._empty_looks += 1
+        else:
+            is_alone = now - self._found_at > _EMPTY_LOOKS * rest_s
+            self._empty_looks, self._found_at = _EMPTY_LOOKS if is_alone else 0, now
         if rest_s and self._empty_looks < _EMPTY_LOOKS and now - self._flowed_at >= _FLOWING_S:
             return self._options.beat(now + rest_s / 2) - now
         return 0.0 if found_bytes else None

@@ -61,6 +61,8 @@ class Parking:
         loop, reading = asyncio.get_running_loop(), self._shared.reading
         while True:
             await asyncio.sleep(reading.pause_s(_LOOK_S, loop.time()))
+            if not self._shared.progress.held(self._source.name) and not self._logs.targets():
+                continue  # as of most sources at most moments
             async with self.moving:
                 await self._check_logs()
                 await self._look(reader)

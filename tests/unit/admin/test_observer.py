@@ -196,7 +196,7 @@ def test_a_copy_that_goes_on_and_a_position_that_moves_are_no_standstill(world: 
     assert world.see(is_pending=True, **facts).moved_at == world.clock
 
 
-@pytest.mark.parametrize(("took_s", "pause_s"), [(0.001, 0.5), (0.04, 2.0), (1.0, 5.0)])
+@pytest.mark.parametrize(("took_s", "pause_s"), [(0.001, 0.5), (0.02, 2.0), (1.0, 5.0)])
 def test_it_rests_longer_where_a_look_takes_longer_but_not_for_long(took_s: float, pause_s: float) -> None:
     assert observer._pause_s(took_s) == pause_s
 

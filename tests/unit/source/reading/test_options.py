@@ -12,6 +12,11 @@ def test_readers_of_a_fleet_confirm_less_often(sources: int, confirm_s: float) -
     assert ReaderOptions().among(sources, 1 << 30).confirm_interval_s == pytest.approx(confirm_s)
 
 
+@pytest.mark.parametrize(("sources", "status_s"), [(1, 10.0), (250, 10.0), (400, 16.0), (1000, 20.0), (5000, 20.0)])
+def test_readers_of_a_fleet_say_less_often_that_they_live(sources: int, status_s: float) -> None:
+    assert ReaderOptions().among(sources, 1 << 30).status_interval_s == pytest.approx(status_s)
+
+
 def test_a_reader_gathers_no_more_than_its_share() -> None:
     shared = ReaderOptions().among(100, 1000)
     assert (shared.spill_bytes, shared.gulp_bytes) == (1000, 1000)
