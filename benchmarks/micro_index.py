@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from kuvasz.fold.fold import duplicates, fold
 from kuvasz.fold.keys import Keys, hash_keys
+from kuvasz.index import bulk
 from kuvasz.index.positions import ABSENT, PositionIndex
 
 SEED = bytes(range(16))
@@ -107,7 +108,7 @@ def fill(index: PositionIndex, make: Callable[[np.ndarray], Keys], rows: int) ->
     total = 0.0
     for file, numbers in enumerate(pieces(rows, 2_000_000)):
         keys = make(numbers)
-        order = np.lexsort((keys.lo, keys.hi))
+        order = bulk.order(keys)
         keys, positions = keys.take(order), order.astype(np.uint32)
         start = time.thread_time()
         index.insert(keys, file, positions)

@@ -103,7 +103,7 @@ def _pairs(keys: Keys) -> UInt64s:
 def _spread(hi: np.uint64, lo: np.uint64) -> np.uint64:  # pragma: no cover
     """Return 64 well mixed bits of a key.
 
-    Integer keys come unhashed, and an enemy may choose them; but `hi` is then a secret of the table (a keyed
+    Integer keys come unhashed, and an enemy may choose them; but `hi` is then a secret of the table (half of a keyed
     hash), so it serves as offset and as odd factor.
     """
     mixed = (lo ^ hi) * (hi | np.uint64(1))

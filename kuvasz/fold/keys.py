@@ -14,8 +14,10 @@ so that ("a", "bc") and ("ab", "c") differ, and NULL equals NULL (a table of rep
 whole rows). Nested values stand as the keys of their elements. The hash is keyed by the table's random seed,
 because source rows may be chosen by an enemy who wants collisions.
 
-A single integer column is not hashed: `hi` is a hash of the sid, `lo` the integer itself. Sequences then stay
-neighbours in the position index.
+A single integer column is not hashed: its key is the hash of the sid plus the integer, as numbers of 128 bits. So
+keys of one sid are never equal, and those of a sequence stay neighbours in the position index, which keeps the 96
+lower bits of a key. Keys of two sids are equal there if the difference of their hashes, which nobody knows, happens
+to be that of the integers.
 """
 
 from __future__ import annotations
@@ -132,17 +134,19 @@ def _checked_length(columns: Sequence[pa.Array[Any] | pa.ChunkedArray[Any]], see
 def _integer_keys(
     column: pa.Array[Any] | pa.ChunkedArray[Any], count: int, sid: str | Sids | None, seed: bytes
 ) -> Keys:
-    hi = _per_row(sid, count, lambda name: _hi_of(name, seed))
-    lo = np.empty(count, np.uint64)
+    hi = _per_row(sid, count, lambda name: _hash_of(name, seed)[0])
+    lo = _per_row(sid, count, lambda name: _hash_of(name, seed)[1])
     for start, array in _chunks(column):
         part = slice(start, start + len(array))
-        lo[part] = _int64(array).view(np.uint64)
+        integers = _int64(array)
+        lo[part] += integers.view(np.uint64)
+        is_carried = lo[part] < integers.view(np.uint64)
+        hi[part] += np.subtract(is_carried, integers < 0, dtype=np.int64).view(np.uint64)
         if array.null_count:
-            # NULL must not be 0; the second frame keeps its hi apart from that of any sid.
+            # NULL must not be 0; the second frame keeps it apart from any sid.
             is_null = array.is_null().to_numpy(zero_copy_only=False)
-            nulls = _per_row(sid, count, lambda name: siphash.hash64(seed, _framed(name) + _framed(None)))
-            hi[part][is_null] = nulls[part][is_null]
-            lo[part][is_null] = 0
+            nulls = _per_row(sid, count, lambda name: siphash.hash128(seed, _framed(name) + _framed(None)))
+            hi[part][is_null], lo[part][is_null] = nulls[part][is_null].T
     return Keys(hi=hi, lo=lo)
 
 
@@ -155,8 +159,8 @@ def _per_row(sid: str | Sids | None, count: int, head: Callable[[str | None], in
 
 
 @functools.lru_cache(maxsize=_MOST_SIDS)
-def _hi_of(sid: str | None, seed: bytes) -> int:
-    return siphash.hash64(seed, _framed(sid))
+def _hash_of(sid: str | None, seed: bytes) -> tuple[int, int]:
+    return siphash.hash128(seed, _framed(sid))
 
 
 def _framed(text: str | None) -> bytes:

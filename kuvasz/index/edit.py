@@ -1,4 +1,4 @@
-"""Changes to the places in records while they are streamed from one run to the next."""
+"""Changes to the places of rows while their records are streamed from one run to the next."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import numpy as np
 from kuvasz.errors import InternalError
 from kuvasz.fold.keys import frozen
 from kuvasz.index import records as kernels
+from kuvasz.index.extents import Extents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kuvasz.model import Int32s, Int64s, UInt8s, UInt32s, UInt64s
 
+_U32 = np.uint64(32)
+_POSITION = 0xFFFF_FFFF  #: the bits of a place that are no file
 _NO_POSITIONS = frozen(np.empty(0, np.int32))
 
 
@@ -28,9 +31,30 @@ class Move:
     starts: Int64s  #: of each file in `positions`, and the end
     positions: Int32s  #: negative where the row was dropped
 
-    def apply(self, records: UInt64s) -> int:
-        """Change records in place; return how many were changed."""
-        return int(kernels.move(records, self.files, self.targets, self.starts, self.positions))
+    def apply(self, places: UInt64s) -> None:
+        """Change places, as they were before, in place."""
+        kernels.move(places, self.files, self.targets, self.starts, self.positions)
+
+    def extents(self, before: Extents) -> Extents | None:
+        """Return the extents of a run after the move, one of each file; None if none of its rows moves.
+
+        Args:
+            before: The extents it has.
+        """
+        moved = np.isin(before.firsts >> _U32, self.files)
+        if not moved.any():
+            return None
+        firsts, lasts = [before.firsts[~moved]], [before.lasts[~moved]]
+        for first, last in zip(before.firsts[moved].tolist(), before.lasts[moved].tolist(), strict=True):
+            slot = np.searchsorted(self.files, first >> 32)
+            start, end = self.starts[slot : slot + 2].tolist()
+            found = self.positions[start + (first & _POSITION) : min(start + (last & _POSITION) + 1, end)]
+            found = found[found >= 0]
+            if len(found):
+                target = int(self.targets[slot]) << 32
+                firsts.append(np.array([target + int(found.min())], np.uint64))
+                lasts.append(np.array([target + int(found.max())], np.uint64))
+        return Extents.over(np.concatenate(firsts), np.concatenate(lasts))
 
     @classmethod
     def remap(cls, moves: Mapping[int, tuple[int, Int32s | UInt32s]]) -> Self:
@@ -65,9 +89,18 @@ class DeadRows:
     starts: Int64s  #: of each file's first byte in `bits`, and the end
     bits: UInt8s  #: one bit per row, lowest first
 
-    def apply(self, records: UInt64s) -> int:
-        """Change records in place; return how many were changed."""
-        return int(kernels.bury(records, self.files, self.starts, self.bits))
+    def apply(self, places: UInt64s) -> None:
+        """Change places, as they were before, in place."""
+        kernels.bury(places, self.files, self.starts, self.bits)
+
+    def extents(self, before: Extents) -> Extents | None:
+        """Return the extents of a run, one of each file; None if it has no row in a file with dead ones.
+
+        Args:
+            before: The extents it has.
+        """
+        is_touched = np.isin(before.firsts >> _U32, self.files).any()
+        return Extents.over(before.firsts, before.lasts) if is_touched else None
 
     @classmethod
     def of(cls, masks: Mapping[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]) -> Self:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kuvasz import failpoints
 from kuvasz.index import manifest
-from kuvasz.index import records as kernels
-from kuvasz.index.manifest import DamagedManifestError, Manifest, RunEntry
-from kuvasz.index.run import DamagedRunError, Run
+from kuvasz.index.manifest import DamagedManifestError, Manifest
+from kuvasz.index.run import DamagedRunError, Run, file_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -122,13 +121,15 @@ class IndexCheckpoints:
         with _arriving(folder) as arriving:
             runs = []
             for number, entry in enumerate(found.runs):
-                run = RunEntry(name=f"{number:08x}{_RUN}", rows=entry.rows, checksum=entry.checksum)
+                run = dataclasses.replace(entry, name=f"{number:08x}{_RUN}")
                 known = there.get((entry.rows, entry.checksum))
                 if known is None:
                     self._store.download(entry.name, arriving / run.name)
                 else:
                     shutil.copyfile(folder / known, arriving / run.name)
-                Run.open(arriving / run.name, rows=run.rows, checksum=run.checksum, verify=True).sync()
+                Run.open(
+                    arriving / run.name, rows=run.rows, extents=run.extents, checksum=run.checksum, verify=True
+                ).sync()
                 runs.append(run)
             manifest.remove(folder)
             for path in folder.glob(f"*{_RUN}"):
@@ -165,8 +166,8 @@ class IndexCheckpoints:
             name = f"{entry.rows:x}-{entry.checksum}{_RUN}"
             if name not in before:
                 self._store.upload(name, checkpoint.files[entry.name])
-                size += entry.rows * kernels.RECORD_BYTES
-            runs.append(RunEntry(name=name, rows=entry.rows, checksum=entry.checksum))
+                size += file_bytes(entry.rows, entry.extents)
+            runs.append(dataclasses.replace(entry, name=name))
         failpoints.hit("index_runs_kept", OSError)
         go_on()
         mine = f"{order:016x}-{secrets.token_hex(4)}{_MANIFEST}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "manifest"
-_FORMAT = 2  #: 1: keys hashed with a seed of which the lake has all
+_FORMAT = 3  #: 1: keys hashed with a seed of which the lake has all; 2: records of 24 bytes
 
 
 class DamagedManifestError(Exception):
@@ -29,6 +29,7 @@ class RunEntry:
 
     name: str
     rows: int
+    extents: int
     checksum: str
 
 

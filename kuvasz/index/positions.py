@@ -74,9 +74,9 @@ class PositionIndex:
 
         Args:
             folder: The index's own folder.
-            memory_entries: So many records, 24 bytes each, are kept on the heap at most.
+            memory_entries: So many records, 16 bytes each, are kept on the heap at most.
             verify: Read every file and compare checksums; else only sizes are looked at. Costs as long as reading
-                24 bytes a row, and warms the page cache.
+                16 bytes a row, and warms the page cache.
 
         Raises:
             OSError: The folder cannot be read or written.
@@ -100,7 +100,7 @@ class PositionIndex:
         found = manifest.read(folder)
         if found is None:
             return
-        runs = [self._store.adopt(folder / run.name, run.rows, run.checksum, verify=verify) for run in found.runs]
+        runs = [self._store.adopt(folder / run.name, run, verify=verify) for run in found.runs]
         self._now = self._marked = _State(runs=tuple(runs), dropped=frozenset(found.dropped))
         self._checkpoint = found
 
@@ -131,7 +131,7 @@ class PositionIndex:
     def lookup(self, keys: Keys) -> tuple[UInt32s, UInt32s]:
         """Return file and position of n keys; both are `ABSENT` where a key is unknown."""
         hi, lo = frozen(keys.hi), frozen(keys.lo)
-        places = np.full(len(keys), 0xFFFF_FFFF_FFFF_FFFF, np.uint64)
+        places = np.full(len(keys), kernels.NOWHERE, np.uint64)
         pending = np.arange(len(keys), dtype=np.int64)
         for level in range(len(self._now.runs) - 1, -1, -1):
             if not len(pending):
@@ -149,10 +149,10 @@ class PositionIndex:
         Args:
             keys: In any order, each once.
             file: The file number of each key, or one for all; not `ABSENT`.
-            position: The row position of each key.
+            position: The row position of each key; not `ABSENT`.
 
         Raises:
-            InternalError: Lengths differ, a file is `ABSENT`, or a key is there twice.
+            InternalError: Lengths differ, a file or position is `ABSENT`, or a key is there twice.
             OSError: A run could not be written.
         """
         if not len(keys):
@@ -160,9 +160,11 @@ class PositionIndex:
         files = edit.file_numbers([int(file)]) if np.ndim(file) == 0 else np.asarray(file, np.uint32)
         if len(files) not in {1, len(keys)} or len(position) != len(keys):
             raise InternalError(f"{len(keys)} keys with {len(files)} files and {len(position)} positions")
-        if int(files.max()) == ABSENT:
-            raise InternalError(f"a key cannot be inserted into file {ABSENT}: it stands for none")
         positions = np.asarray(position).astype(np.uint32, copy=False)
+        if int(files.max()) == ABSENT or int(positions.max()) == ABSENT:
+            where = f"file {files.max()}, row {positions.max()}"
+            raise InternalError(f"a key cannot be inserted into {where}: {ABSENT} stands for none")
+        places = files.astype(np.uint64) << np.uint64(32) | positions
         with self._tidied():
             state = self._now
             if state.dropped and not state.dropped.isdisjoint(np.unique(files).tolist()):
@@ -170,9 +172,9 @@ class PositionIndex:
             # A bound on the memory for sorting; parts that are too long for memory are merged again.
             for start in range(0, len(keys), self._memory_entries):
                 part = slice(start, start + self._memory_entries)
-                run = self._store.sorted(keys.take(part), files if len(files) == 1 else files[part], positions[part])
-                state = dataclasses.replace(state, runs=(*state.runs, run))
-                state = self._settled(state, self._shared(state))
+                for run in self._store.sorted(keys.take(part), places[part]):
+                    state = dataclasses.replace(state, runs=(*state.runs, run))
+                    state = self._settled(state, self._shared(state))
             self._now = state
 
     def load(self, files: Sequence[tuple[int, UInt64s]]) -> None:
@@ -190,8 +192,7 @@ class PositionIndex:
             state = self._now
             if not state.dropped.isdisjoint(number for number, _ in files):
                 state = self._purged(state)
-            run = self._store.loaded(files)
-            if run is not None:
+            for run in self._store.loaded(files):
                 state = dataclasses.replace(state, runs=(*state.runs, run))
                 state = self._settled(state, self._shared(state))
             self._now = state
@@ -224,7 +225,7 @@ class PositionIndex:
             for run in state.runs:
                 run.sync()
             entries = [
-                manifest.RunEntry(name=run.path.name, rows=len(run), checksum=run.checksum)
+                manifest.RunEntry(name=run.path.name, rows=len(run), extents=len(run.extents), checksum=run.checksum)
                 for run in state.runs
                 if run.path is not None
             ]
@@ -269,6 +270,8 @@ class PositionIndex:
     def merge(self, is_dead: IsDead | None = None) -> None:
         """Merge all that is marked into one run, leaving out superseded records, dropped files and dead rows.
 
+        Into several where it has more rows than there are codes.
+
         Args:
             is_dead: File -> one boolean per position, True where the row is dead; True alone if all are, None if all
                 are alive. Without it, all are.
@@ -287,12 +290,12 @@ class PositionIndex:
     # --- Below
 
     def _merged(self, state: _State, changes: list[Edit]) -> tuple[Run, ...]:
-        """Return all runs as one, or none."""
+        """Return all runs as one, as few as there can be, or none."""
         runs = list(state.runs)
         if len(runs) > 1:
             self._collapse(runs, 0, to_disk=False)
         for change in changes:
-            runs = [left for run in runs if (left := self._store.edited(run, change, is_oldest=True)) is not None]
+            runs = self._all_edited(runs, change)
         return tuple(runs)
 
     def _changes(self, state: _State, is_dead: IsDead | None) -> Iterator[Edit]:
@@ -310,24 +313,19 @@ class PositionIndex:
 
     @staticmethod
     def _files(state: _State) -> list[int]:
-        """Return the numbers of all files that records point to."""
-        found: set[int] = set()
-        for run in state.runs:
-            for chunk in run.chunks():
-                found.update(np.unique(chunk[:, 2] >> np.uint64(32)).tolist())
-        return sorted(found - {ABSENT})
+        """Return the numbers of all files that records point to, and of such that they may have pointed to."""
+        return sorted(set[int]().union(*(run.extents.files for run in state.runs)))
 
     def _purged(self, state: _State) -> _State:
         """Return the state with the records of dropped files made absent."""
         return dataclasses.replace(self._edited(state, edit.Move.drop(state.dropped)), dropped=frozenset())
 
     def _edited(self, state: _State, change: Edit) -> _State:
-        runs = []
-        for level, run in enumerate(state.runs):
-            result = self._store.edited(run, change, is_oldest=level == 0)
-            if result is not None:
-                runs.append(result)
-        return dataclasses.replace(state, runs=tuple(runs))
+        return dataclasses.replace(state, runs=tuple(self._all_edited(state.runs, change)))
+
+    def _all_edited(self, runs: Sequence[Run], change: Edit) -> list[Run]:
+        edited = [self._store.edited(run, change, is_oldest=level == 0) for level, run in enumerate(runs)]
+        return [run for made in edited for run in made]
 
     def _shared(self, state: _State) -> int:
         """Return how many runs `state` has in common with the marked one, from the oldest on."""
@@ -347,6 +345,8 @@ class PositionIndex:
             self._collapse(runs, next(level for level in in_memory if level >= floor), to_disk=True)
         level = len(runs) - 1
         while level > floor and len(runs[level - 1]) < _GROWTH * len(runs[level]):
+            if not self._store.fits(runs[level - 1], runs[level]):
+                break
             self._collapse(runs, level - 1, to_disk=False)
             level = len(runs) - 1
         return dataclasses.replace(state, runs=tuple(runs))
@@ -359,14 +359,17 @@ class PositionIndex:
         return self._settled(dataclasses.replace(state, runs=tuple(runs)), 0)
 
     def _collapse(self, runs: list[Run], level: int, *, to_disk: bool) -> None:
-        """Make one run, or none, of all from `level` on."""
-        result: Run | None = runs[-1]
+        """Make one run, or none, of all from `level` on, or as few as can be."""
+        last: Run | None = runs[-1]
+        apart: list[Run] = []  # oldest first
         for at in range(len(runs) - 2, level - 1, -1):
-            if result is not None:  # always: only a merge with the oldest run can leave nothing
-                result = self._store.merged(runs[at], result, is_oldest=at == 0, to_disk=to_disk and at == level)
-        if result is not None and to_disk:
-            result = self._store.stored(result)
-        runs[level:] = [] if result is None else [result]
+            if last is not None and self._store.fits(runs[at], last):
+                last = self._store.merged(runs[at], last, is_oldest=at == 0, to_disk=to_disk and at == level)
+            else:
+                apart = apart if last is None else [last, *apart]
+                last = runs[at]
+        left = apart if last is None else [last, *apart]
+        runs[level:] = [self._store.stored(run) for run in left] if to_disk else left
 
     @contextlib.contextmanager
     def _tidied(self) -> Iterator[None]:

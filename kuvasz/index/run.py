@@ -1,7 +1,8 @@
 """One sorted run of the position index: records in memory or in a mapped file, and what makes it fast to search.
 
-A file holds the records and nothing else, 24 bytes each in the machine's byte order: the index is a local cache.
-It is written under a name never used before and never changed afterwards.
+A file holds the records, and behind them the extents which say what their codes stand for, 16 bytes each in the
+machine's byte order: the index is a local cache. It is written under a name never used before and never changed
+afterwards.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from kuvasz.fold.keys import frozen
 from kuvasz.index import records as kernels
+from kuvasz.index.extents import Extents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from kuvasz.model import Int64s, UInt64s
 
-CHUNK = 1 << 16  #: records handled at once while streaming: 1.5 MB
+CHUNK = 1 << 16  #: records handled at once while streaming: 1 MB
 _NO_FILTER = frozen(np.empty(0, np.uint64))
 
 
@@ -32,30 +34,39 @@ class Run:
     """At least one record, ascending by key. Never changes.
 
     Attributes:
-        records: Shape (n, 3), read-only; see `kuvasz.index.records`.
+        records: Shape (n, 2), read-only; see `kuvasz.index.records`.
+        extents: What their codes stand for.
         path: The file it is mapped from, None while only in memory.
         checksum: The checksum of all records; empty while only in memory.
         is_synced: The file is known to be on stable storage.
     """
 
-    __slots__ = ("_bloom", "_fences", "checksum", "is_synced", "path", "records")
+    __slots__ = ("_bloom", "_fences", "checksum", "extents", "is_synced", "path", "records")
 
-    def __init__(self, records: UInt64s, *, path: Path | None = None, checksum: str = "") -> None:
+    def __init__(self, records: UInt64s, extents: Extents, *, path: Path | None = None, checksum: str = "") -> None:
         self.records = frozen(records)
+        self.extents = extents
         self.path = path
         self.checksum = checksum
         self.is_synced = False
-        self._fences = frozen(records[:: kernels.BLOCK, :2])
+        self._fences = frozen(kernels.fences(self.records))
         self._bloom: UInt64s | None = None
 
     def __len__(self) -> int:
         return len(self.records)
 
     @property
+    def file_bytes(self) -> int:
+        """Bytes of a file of the run."""
+        return file_bytes(len(self.records), len(self.extents))
+
+    @property
     def heap_bytes(self) -> int:
-        """Bytes on the heap: fences, filter, and the records if they have no file."""
-        own = self.records.nbytes if self.path is None else 0
-        return own + self._fences.nbytes + (0 if self._bloom is None else self._bloom.nbytes)
+        """Bytes on the heap: fences, extents, filter, and the records if they have no file."""
+        parts = [self._fences, self.extents.bounds]
+        parts += [] if self.path is not None else [self.records]
+        parts += [] if self._bloom is None else [self._bloom]
+        return sum(part.nbytes for part in parts)
 
     def find(self, hi: UInt64s, lo: UInt64s, pending: Int64s, places: UInt64s, *, is_filtered: bool) -> Int64s:
         """Look up the keys numbered in `pending`; write the places found and return the numbers of the others.
@@ -65,7 +76,8 @@ class Run:
         if is_filtered and self._bloom is None:
             self._bloom = frozen(kernels.key_filter(self.records))
         bloom = self._bloom if is_filtered and self._bloom is not None else _NO_FILTER
-        return pending[: kernels.find(self.records, self._fences, bloom, hi, lo, pending, places)]
+        bounds = self.extents.bounds
+        return pending[: kernels.find(self.records, self._fences, bloom, bounds, hi, lo, pending, places)]
 
     def chunks(self) -> Iterator[UInt64s]:
         """Yield the records in slices of `CHUNK`."""
@@ -84,12 +96,13 @@ class Run:
         self.is_synced = True
 
     @classmethod
-    def open(cls, path: Path, *, rows: int, checksum: str, verify: bool) -> Self:
+    def open(cls, path: Path, *, rows: int, extents: int, checksum: str, verify: bool) -> Self:
         """Map a run that an earlier process wrote.
 
         Args:
             path: Its file.
             rows: The number of its records.
+            extents: The number of its extents.
             checksum: What they must sum to.
             verify: Read the whole file and compare; else only its size is looked at.
 
@@ -100,11 +113,12 @@ class Run:
             size = path.stat().st_size
         except FileNotFoundError as error:
             raise DamagedRunError(f"{path.name} is missing") from error
-        if rows <= 0 or size != rows * kernels.RECORD_BYTES:
-            raise DamagedRunError(f"{path.name} has {size} bytes, not {rows * kernels.RECORD_BYTES}")
+        if rows <= 0 or extents < 0 or size != file_bytes(rows, extents):
+            raise DamagedRunError(f"{path.name} has {size} bytes, not {file_bytes(rows, extents)}")
         if verify and _file_checksum(path) != checksum:
             raise DamagedRunError(f"{path.name} has another checksum")
-        run = cls(_mapped(path), path=path, checksum=checksum)
+        mapped = _mapped(path)
+        run = cls(mapped[:rows], Extents.parsed(mapped[rows:]), path=path, checksum=checksum)
         run.is_synced = True
         return run
 
@@ -113,10 +127,15 @@ class RunWriter:
     """Writes ascending records, chunk by chunk, to a file, or to memory if there is no path.
 
     `run()` ends it; an error on the way is the caller's to follow with `abandon()`.
+
+    Args:
+        path: Where to.
+        extents: What the codes of the records stand for.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, extents: Extents) -> None:
         self._path = path
+        self._extents = extents
         self._file: BinaryIO | None = None if path is None else path.open("xb", buffering=0)
         self._parts: list[UInt64s] = []
         self._checksum = np.zeros(kernels.WORDS, np.uint64)
@@ -129,11 +148,14 @@ class RunWriter:
         self._rows += len(records)
         if self._file is None:
             self._parts.append(records)
-            return
+        else:
+            self._put(self._file, records)
+
+    def _put(self, file: BinaryIO, records: UInt64s) -> None:
         for start in range(0, len(records), CHUNK):
             part = frozen(records[start : start + CHUNK])
             kernels.checksum(part, self._checksum)
-            _write_all(self._file, part.data.cast("B"))
+            _write_all(file, part.data.cast("B"))
 
     def run(self) -> Run | None:
         """Return the run, or None (and leave no file) if nothing was written."""
@@ -141,9 +163,11 @@ class RunWriter:
             self.abandon()
             return None
         if self._path is None or self._file is None:
-            return Run(self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts))
+            return Run(self._parts[0] if len(self._parts) == 1 else np.concatenate(self._parts), self._extents)
+        self._put(self._file, self._extents.rendered())
         self._file.close()
-        return Run(_mapped(self._path), path=self._path, checksum=self._checksum.tobytes().hex())
+        records, checksum = _mapped(self._path)[: self._rows], self._checksum.tobytes().hex()
+        return Run(records, self._extents, path=self._path, checksum=checksum)
 
     def abandon(self) -> None:
         """Leave nothing behind."""
@@ -151,6 +175,11 @@ class RunWriter:
         if self._path is not None and self._file is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
+
+
+def file_bytes(rows: int, extents: int) -> int:
+    """Return the bytes of a file of so many records and extents."""
+    return (rows + extents) * kernels.RECORD_BYTES
 
 
 def _write_all(file: BinaryIO, data: memoryview) -> None:

@@ -1,4 +1,7 @@
-"""Makes runs: sorted from keys, merged from two, rewritten from one; small ones in memory, others in files."""
+"""Makes runs: sorted from keys, merged from two, rewritten from one; small ones in memory, others in files.
+
+Where a run would have more rows in its extents than there are codes, it is several: of a key only one of them knows.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from kuvasz.fold.keys import frozen
 from kuvasz.index import bulk
 from kuvasz.index import records as kernels
+from kuvasz.index.extents import Extents
 from kuvasz.index.run import CHUNK, Run, RunWriter
 
 if TYPE_CHECKING:
@@ -15,16 +20,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kuvasz.fold.keys import Keys
-    from kuvasz.model import UInt32s, UInt64s
+    from kuvasz.index.manifest import RunEntry
+    from kuvasz.model import UInt64s
 
+_U32 = np.uint64(32)
 _SUFFIX = ".run"
 
 
 class Edit(Protocol):
-    """A change to records in place."""
+    """A change to places of rows."""
 
-    def apply(self, records: UInt64s) -> int:
-        """Change records; return how many were changed."""
+    def extents(self, before: Extents) -> Extents | None:
+        """Return the extents of a run after it, one of each file; None if it changes no place of the run.
+
+        Args:
+            before: The extents it has.
+        """
+
+    def apply(self, places: UInt64s) -> None:
+        """Change places, in place."""
 
 
 class RunStore:
@@ -46,9 +60,9 @@ class RunStore:
         """Bytes in files, those still waiting to be removed included."""
         return sum(self._files.values())
 
-    def adopt(self, path: Path, rows: int, checksum: str, *, verify: bool) -> Run:
+    def adopt(self, path: Path, entry: RunEntry, *, verify: bool) -> Run:
         """Return a run of an earlier process; raises `DamagedRunError`."""
-        run = Run.open(path, rows=rows, checksum=checksum, verify=verify)
+        run = Run.open(path, rows=entry.rows, extents=entry.extents, checksum=entry.checksum, verify=verify)
         self._register(run)
         self._next = max(self._next, int(path.stem, 16) + 1)
         return run
@@ -69,33 +83,55 @@ class RunStore:
             if path.name not in self._files:
                 path.unlink(missing_ok=True)
 
-    def sorted(self, keys: Keys, file: UInt32s, position: UInt32s) -> Run:
-        """Return a run of keys in any order.
+    def sorted(self, keys: Keys, places: UInt64s) -> list[Run]:
+        """Return a run of keys in any order, at least one.
 
         Raises:
             InternalError: A key is there twice.
         """
-        run = Run(bulk.ascending(keys, file, position))
-        return run if len(run) <= self._memory_rows else self.stored(run)
+        all_of_them, runs = Extents.of_places(places), []
+        for which in all_of_them.parts():
+            part = all_of_them.part(which)
+            codes = part.codes(places)
+            if len(part) < len(all_of_them):
+                mine = codes != kernels.ABSENT
+                run = Run(bulk.ascending(keys.take(mine), codes[mine]), part)
+            else:
+                run = Run(bulk.ascending(keys, codes), part)
+            runs.append(run if len(run) <= self._memory_rows else self.stored(run))
+        return runs
 
-    def loaded(self, files: Sequence[tuple[int, UInt64s]]) -> Run | None:
-        """Return one run of the records of whole files, see `kuvasz.index.bulk`; None if there are none.
+    def loaded(self, files: Sequence[tuple[int, UInt64s]]) -> list[Run]:
+        """Return a run of the records of whole files, see `kuvasz.index.bulk`; none if there are none.
 
         Raises:
             InternalError: A key is there twice.
         """
-        is_large = sum(len(records) for _, records in files) > self._memory_rows
-        return self._finished(RunWriter(self._fresh() if is_large else None), bulk.merged(files))
+        files = [(number, records) for number, records in files if len(records)]
+        firsts = np.array([number for number, _ in files], np.uint64) << _U32
+        all_of_them, runs = Extents(firsts, np.array([kernels.top(one) for _, one in files], np.int64)), []
+        for which in all_of_them.parts():
+            part, records = all_of_them.part(which), [one for _, one in files[which]]
+            is_large = sum(map(len, records)) > self._memory_rows
+            writer = RunWriter(self._fresh() if is_large else None, part)
+            coded = list(zip(part.starts.tolist(), records, strict=True))
+            runs.append(self._finished(writer, bulk.merged(coded)))
+        return [run for run in runs if run is not None]
 
     def stored(self, run: Run) -> Run:
         """Return the same run in a file."""
         if run.path is not None or self._folder is None:
             return run
-        writer = RunWriter(self._fresh())
+        writer = RunWriter(self._fresh(), run.extents)
         return self._finished(writer, [run.records]) or run
 
+    @staticmethod
+    def fits(older: Run, newer: Run) -> bool:
+        """Whether there are codes for all rows that two runs have in their extents, so that they can be merged."""
+        return newer.extents.behind(older.extents).fits or older.extents.joined(newer.extents).fits
+
     def merged(self, older: Run, newer: Run, *, is_oldest: bool, to_disk: bool = False) -> Run | None:
-        """Return one run of two, None if it is empty.
+        """Return one run of two that fit, None if it is empty.
 
         Args:
             older: Gives way where both have a key.
@@ -103,6 +139,10 @@ class RunStore:
             is_oldest: No run stands below: absent keys need no record.
             to_disk: Write a file even if both runs are small.
         """
+        both, shift = newer.extents.behind(older.extents), np.uint64(older.extents.rows)
+        if not both.fits:
+            both, shift = older.extents.joined(newer.extents), np.uint64(0)
+            older, newer = self._coded(older, both), self._coded(newer, both)
         total = len(older) + len(newer)
         path = self._fresh() if to_disk or total > self._memory_rows or older.path or newer.path else None
         out = np.empty((total if path is None else min(CHUNK, total), kernels.WORDS), np.uint64)
@@ -110,19 +150,29 @@ class RunStore:
         def parts() -> Iterator[UInt64s]:
             i = j = 0
             while i < len(older) or j < len(newer):
-                i, j, count = kernels.merge(older.records, i, newer.records, j, out, is_oldest)
+                i, j, count = kernels.merge(older.records, i, newer.records, j, out, shift, is_oldest)
                 part = out[:count]
                 # In memory `out` itself becomes the run, unless much of it would be wasted.
                 yield part.copy() if path is None and count < 0.9 * total else part
 
-        return self._finished(RunWriter(path), parts())
+        return self._finished(RunWriter(path, both), parts())
 
-    def edited(self, run: Run, edit: Edit, *, is_oldest: bool) -> Run | None:
-        """Return the run with `edit` applied: the same object if nothing changes, None if nothing is left."""
-        if not any(edit.apply(chunk.copy()) for chunk in run.chunks()):
-            return run
-        writer = RunWriter(self._fresh() if run.path is not None else None)
-        return self._finished(writer, (_edited(chunk.copy(), edit, is_oldest=is_oldest) for chunk in run.chunks()))
+    def _coded(self, run: Run, other: Extents) -> Run:
+        """Return a run with codes of other extents, which have all of its rows."""
+        chunks = (kernels.with_codes(chunk, frozen(other.codes(run.extents.places(chunk)))) for chunk in run.chunks())
+        return self._finished(RunWriter(None if run.path is None else self._fresh(), other), chunks) or run
+
+    def edited(self, run: Run, edit: Edit, *, is_oldest: bool) -> list[Run]:
+        """Return the run with `edit` applied: the same object if nothing changes, nothing if nothing is left."""
+        after = edit.extents(run.extents)
+        if after is None:
+            return [run]
+        runs = []
+        for which in after.parts():
+            part, keeps_absent = after.part(which), not is_oldest and not runs
+            edited = (_edited(run, chunk, edit, part, keeps_absent=keeps_absent) for chunk in run.chunks())
+            runs.append(self._finished(RunWriter(self._fresh() if run.path is not None else None, part), edited))
+        return [made for made in runs if made is not None]
 
     def _finished(self, writer: RunWriter, parts: Iterable[UInt64s]) -> Run | None:
         try:
@@ -141,12 +191,17 @@ class RunStore:
 
     def _register(self, run: Run | None) -> Run | None:
         if run is not None and run.path is not None:
-            self._files[run.path.name] = len(run) * kernels.RECORD_BYTES
+            self._files[run.path.name] = run.file_bytes
         return run
 
 
-def _edited(records: UInt64s, edit: Edit, *, is_oldest: bool) -> UInt64s:
-    if not edit.apply(records) or not is_oldest:
-        return records
-    kept: UInt64s = records[records[:, 2] >> np.uint64(32) != kernels.ABSENT]
-    return kept
+def _edited(run: Run, records: UInt64s, edit: Edit, after: Extents, *, keeps_absent: bool) -> UInt64s:
+    """Return those of some records of a run that have a place in some extents, and those that have none at all."""
+    places = run.extents.places(records)
+    edit.apply(places)
+    codes = after.codes(places)
+    kept = codes != kernels.ABSENT
+    if keeps_absent:
+        kept |= places == kernels.NOWHERE
+    records = kernels.with_codes(records, frozen(codes))
+    return records if kept.all() else records[kept]

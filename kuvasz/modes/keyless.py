@@ -103,7 +103,8 @@ def ranks(of: Int64s) -> Int32s:
 
 def copy_keys(keys: Keys, number: Int64s | Int32s) -> Keys:
     """Return the keys under which the index knows copies of rows; copy 0 has the row's own."""
-    # Not `lo`: of a single integer column that is the integer itself, and its neighbour could be another row.
+    # Not `lo`: of a single integer column its neighbour could be another row. The step is odd, so that copies differ
+    # in the lower half of `hi` too, which is all of it that the position index has.
     return Keys(hi=keys.hi + number.astype(np.uint64) * _STEP, lo=keys.lo)
 
 

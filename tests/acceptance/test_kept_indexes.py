@@ -234,4 +234,4 @@ def test_nothing_of_an_erased_source_is_left_in_the_store_or_comes_back(pair: Pa
     second.wait_confirmed(eu)
     second.terminate()
     second.assert_equal(TABLE, source_rows(eu.url, TABLE, sid="eu"))
-    assert max(size for name, size in pair.objects().items() if name.endswith(".run")) <= 2 * ROWS * 24
+    assert max(size for name, size in pair.objects().items() if name.endswith(".run")) <= 2 * ROWS * 16

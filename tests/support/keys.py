@@ -15,7 +15,7 @@ ALL = range(64)
 def keys_of(numbers: Iterable[int]) -> Keys:
     """Distinct keys for numbers: three values of `hi`, so both words count, and far jumps of `lo`."""
     found = np.array(list(numbers), np.uint64)
-    return Keys(hi=found % np.uint64(3) << np.uint64(62), lo=(found // np.uint64(3)) ** np.uint64(9))
+    return Keys(hi=found % np.uint64(3) << np.uint64(30), lo=(found // np.uint64(3)) ** np.uint64(9))
 
 
 def places(index: PositionIndex, numbers: Iterable[int]) -> dict[int, tuple[int, int]]:

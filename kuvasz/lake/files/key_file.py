@@ -1,6 +1,6 @@
 """The keys of copied data files, in files on local disk until the rows are committed.
 
-They wait there because a table of any size must fit: 16 to 24 bytes a row. Where executors are processes of this
+They wait there because a table of any size must fit: 16 bytes a row. Where executors are processes of this
 machine they write the files themselves, so that the keys of ten million rows need not travel through the JVM.
 """
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kuvasz.errors import LakeError
-from kuvasz.fold.difference import find
 from kuvasz.fold.keys import Keys, frozen
 from kuvasz.index import bulk
 
@@ -49,31 +48,30 @@ class KeyFiles:
 
     def records(self, data_path: str) -> UInt64s:
         """Return what is kept of a data file whose keys are sorted, mapped from disk."""
-        return self._mapped(data_path).reshape(-1, 3)
+        return self._mapped(data_path).reshape(-1, 2)
 
     def leave_out(self, data_path: str, keys: Keys) -> UInt32s:
         """Keep the rows of some keys no more; sorted keys alone can do that.
 
         Args:
             data_path: The data file.
-            keys: The keys, ascending.
+            keys: The keys.
 
         Returns:
-            Which rows of the data file they are.
+            Which rows of the data file they are, ascending.
 
         Raises:
             LakeError: There is no room.
         """
         records = self.records(data_path)
-        is_named = find(keys, _keys_of(records)) >= 0
-        rows: UInt32s = (records[is_named, 2] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
+        rows = bulk.rows_of(records, keys)
         if len(rows):
-            self._save(data_path, records[~is_named])
+            self._save(data_path, records[~np.isin(records[:, 1].astype(np.uint32), rows)])
         return rows
 
     def ascending(self, data_path: str) -> Keys:
         """Return the keys of a data file if they are sorted, in their order."""
-        return _keys_of(self.records(data_path))
+        return bulk.keys_of(self.records(data_path))
 
     def keys(self, data_path: str) -> Keys:
         """Return the keys of a data file if they are not sorted, mapped from disk."""
@@ -90,10 +88,6 @@ class KeyFiles:
 
     def _path(self, data_path: str) -> Path:
         return self.folder / f"{data_path.rpartition('/')[2]}.keys"
-
-
-def _keys_of(records: UInt64s) -> Keys:
-    return Keys(hi=records[:, 0].copy(), lo=records[:, 1].copy())
 
 
 __all__ = ["KeyFiles"]

@@ -24,6 +24,7 @@ from pyroaring import BitMap64
 from kuvasz import failpoints
 from kuvasz.errors import ForeignChange, InternalError, LakeError
 from kuvasz.fold.keys import Keys
+from kuvasz.index import bulk
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.executors.rewrite_tasks import RewriteDone, RewriteFiles, RewriteInput, RewriteTask, positions_of
 from kuvasz.lake.executors.tasks import ReadKeys
@@ -431,6 +432,6 @@ def _output(part: _Part, done: RewriteDone) -> _Output:
         raise InternalError(f"{done.file.path} has {done.file.rows} rows instead of {first}")
     keys, rows = done.keys, np.empty(0, np.uint32)
     if keys is not None:
-        by_key = np.lexsort((keys.lo, keys.hi))
+        by_key = bulk.order(keys)
         keys, rows = keys.take(by_key), by_key.astype(np.uint32)
     return _Output(file=done.file, sid=part.sid, keys=keys, key_rows=rows, places=tuple(places))

@@ -41,8 +41,7 @@ def test_the_order_and_the_cut_of_rows_do_not_show(rows: list[tuple[int, str | N
 def test_another_row_shows_in_its_bucket(values: list[str | None]) -> None:
     before = buckets([1, 2, 3, 4], ["a", "b", "c", "d"])
     after = buckets([1, 2, 3, 4][: len(values)], values)
-    keys = Keys(hi=np.full(4, hash_keys([pa.array([1])], sid=None, seed=SEED).hi[0]),
-                lo=np.arange(1, 5, dtype=np.uint64))  # fmt: skip
+    keys = hash_keys([pa.array([1, 2, 3, 4])], sid=None, seed=SEED)
     wrong = {number for number, value in enumerate("abcd") if number >= len(values) or values[number] != value}
     assert set(before.differing(after).tolist()) == {int(bucket_of(keys, 64)[number]) for number in wrong}
 

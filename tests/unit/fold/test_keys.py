@@ -131,11 +131,17 @@ def test_a_round_trip_through_parquet_keeps_keys(tmp_path):
         assert values([back[name], OTHER]) == values([table[name], OTHER])
 
 
-def test_a_single_integer_is_its_own_low_word():
-    keys = hash_keys([pa.array([1, -1, 1 << 40])], sid="eu", seed=SEED)
-    assert keys.lo.tolist() == [1, (1 << 64) - 1, 1 << 40]
-    assert keys.hi.tolist() == [siphash.hash64(SEED, framed(b"eu"))] * 3
-    assert hash_keys([pa.array([1])], sid=None, seed=SEED).hi[0] != keys.hi[0]
+@pytest.mark.parametrize("seed", [SEED, bytes(16), b"\xff" * 16])
+@pytest.mark.parametrize("sid", ["eu", None])
+def test_a_single_integer_is_added_to_the_hash_of_the_sid(sid, seed):
+    hi, lo = siphash.hash128(seed, bytes(8) if sid is None else framed(b"eu"))
+    integers = [1, -1, 1 << 40, 0, None, (1 << 63) - 1, -(1 << 63)]
+    found = values([pa.array(integers)], sid=sid, seed=seed)
+    expected = [((hi << 64 | lo) + (integer or 0)) % (1 << 128) for integer in integers]
+    sums = [hi << 64 | lo for hi, lo in found]
+    assert [one for at, one in enumerate(sums) if at != 4] == [one for at, one in enumerate(expected) if at != 4]
+    assert sums[4] not in expected
+    assert len({one % (1 << 96) for one in sums}) == len(integers), "apart in the bits that an index keeps, too"
 
 
 def test_null_is_neither_zero_nor_empty():

@@ -9,8 +9,13 @@ from kuvasz.errors import InternalError
 from kuvasz.fold.keys import Keys
 from kuvasz.index import bulk
 
-WORDS = st.sampled_from([0, 1, 2, 3, 1 << 63, (1 << 64) - 1])
-FILES = st.lists(st.lists(st.tuples(WORDS, WORDS), unique=True), max_size=5)
+WORDS = st.sampled_from([0, 1, 2, 3, 1 << 32, 1 << 63, (1 << 64) - 1])
+HALVES = st.sampled_from([0, 1, 2, 1 << 31, (1 << 32) - 1])
+FILES = st.lists(st.lists(st.tuples(HALVES, WORDS), unique=True), max_size=5)
+
+
+def words(keys):
+    return keys.hi, keys.lo
 
 
 def records(keys):
@@ -22,10 +27,30 @@ def records(keys):
 def test_all_records_come_ascending_with_their_file_and_row(files, slice_rows):
     seen = set()
     files = [[key for key in keys if key not in seen and not seen.add(key)] for keys in files]
-    merged = bulk.merged([(number + 7, records(keys)) for number, keys in enumerate(files)], slice_rows)
-    found = [tuple(record) for part in merged for record in part.tolist()]
-    expected = [(*key, number + 7 << 32 | row) for number, keys in enumerate(files) for row, key in enumerate(keys)]
-    assert found == sorted(expected)
+    merged = list(bulk.merged([(1000 * (at + 7), records(keys)) for at, keys in enumerate(files)], slice_rows))
+    found = [tuple(key) for part in merged for key in np.stack([*words(bulk.keys_of(part))], axis=1).tolist()]
+    codes = [int(code) for part in merged for code in part[:, 1].astype(np.uint32)]
+    expected = [(key, 1000 * (at + 7) + row) for at, keys in enumerate(files) for row, key in enumerate(keys)]
+    assert list(zip(found, codes, strict=True)) == sorted(expected)
+
+
+@given(keys=st.lists(st.tuples(WORDS, WORDS), max_size=9), others=st.lists(st.tuples(HALVES, WORDS), max_size=9))
+def test_rows_of_keys_are_found_in_a_file(keys, others):
+    keys = list({(hi % (1 << 32), lo): (hi, lo) for hi, lo in keys}.values())
+    wanted = np.array(keys[::2] + others, np.uint64).reshape(-1, 2)
+    low = [(hi % (1 << 32), lo) for hi, lo in wanted.tolist()]
+    expected = [row for row, (hi, lo) in enumerate(keys) if (hi % (1 << 32), lo) in low]
+    assert bulk.rows_of(records(keys), Keys(hi=wanted[:, 0], lo=wanted[:, 1])).tolist() == expected
+
+
+@given(keys=st.lists(st.tuples(WORDS, WORDS), max_size=9))
+def test_keys_in_their_order_make_ascending_records(keys):
+    keys = list({(hi % (1 << 32), lo): (hi, lo) for hi, lo in keys}.values())
+    hi, lo = np.array(keys, np.uint64).reshape(-1, 2).T.copy()
+    given = Keys(hi=hi, lo=lo)
+    order = bulk.order(given)
+    ascending = bulk.ascending(given.take(order), order.astype(np.uint32))
+    assert ascending.tolist() == records(keys).tolist()
 
 
 @given(count=st.integers(1, 2000), slice_rows=st.integers(1, 300))

@@ -8,7 +8,9 @@ import pytest
 from kuvasz.index import manifest
 from kuvasz.index.manifest import DamagedManifestError, Manifest, RunEntry
 
-FOUND = Manifest(tag={"snapshot": 7}, runs=(RunEntry(name="0a.run", rows=3, checksum="ff"),), dropped=(4, 9))
+FOUND = Manifest(
+    tag={"snapshot": 7}, runs=(RunEntry(name="0a.run", rows=3, extents=2, checksum="ff"),), dropped=(4, 9)
+)
 
 
 def test_what_was_written_is_read_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -40,10 +42,11 @@ def test_a_changed_byte_is_seen(tmp_path: Path, at: int) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b'{"format":1}', "the manifest has format 1, not 2"),
-        (b'{"format":2}', "the manifest cannot be read: KeyError('runs')"),
+        (b'{"format":1}', "the manifest has format 1, not 3"),
+        (b'{"format":2,"tag":{},"dropped":[],"runs":[]}', "the manifest has format 2, not 3"),
+        (b'{"format":3}', "the manifest cannot be read: KeyError('runs')"),
         (b"[]", "the manifest cannot be read: TypeError('list indices must be integers or slices, not str')"),
-        (b'{"format":2,"tag":{},"dropped":[],"runs":[{"size":1}]}', "the manifest cannot be read: TypeError("),
+        (b'{"format":3,"tag":{},"dropped":[],"runs":[{"size":1}]}', "the manifest cannot be read: TypeError("),
         (b"{", "the manifest cannot be read: JSONDecodeError("),
     ],
 )

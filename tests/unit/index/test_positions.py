@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kuvasz.errors import InternalError
 from kuvasz.fold.keys import Keys
+from kuvasz.index import extents
 from kuvasz.index.bulk import of_one_file
 from kuvasz.index.positions import ABSENT, PositionIndex
 from tests.support.examples import examples
@@ -33,8 +34,13 @@ class AgainstDict(RuleBasedStateMachine):
         self.saved: tuple[dict, dict | None] = {}, None
         self.count = 0
 
-    @initialize(memory=st.sampled_from([1, 4, 16, 1000]), is_in_memory=st.booleans())
-    def begin(self, memory, is_in_memory):
+    @initialize(
+        memory=st.sampled_from([1, 4, 16, 1000]),
+        is_in_memory=st.booleans(),
+        capacity=st.sampled_from([21, 64, ABSENT]),
+    )
+    def begin(self, memory, is_in_memory, capacity):
+        extents.CAPACITY = capacity
         self.memory = memory
         self.is_in_memory = is_in_memory
         self.index = (
@@ -42,6 +48,7 @@ class AgainstDict(RuleBasedStateMachine):
         )
 
     def teardown(self):
+        extents.CAPACITY = ABSENT
         shutil.rmtree(self.folder)
 
     @rule(numbers=st.lists(st.sampled_from(ALL), unique=True), data=st.data())
@@ -262,8 +269,8 @@ def test_runs_and_heap_stay_few(tmp_path):
         index.lookup(hashed(10))
         assert len(index._now.runs) <= 7
     assert index.entries == 100_000
-    assert index.heap_bytes <= 1000 * 24 + 100_000
-    assert index.disk_bytes <= 100_000 * 24
+    assert index.heap_bytes <= 1000 * 16 + 100_000
+    assert index.disk_bytes <= 100_000 * 16 + 200 * 16
 
 
 def test_a_key_twice_in_one_insert_is_refused():
@@ -277,8 +284,10 @@ def test_wrong_lengths_and_numbers_are_refused():
     index = PositionIndex.in_memory()
     with pytest.raises(InternalError, match=r"^2 keys with 1 files and 1 positions\n"):
         index.insert(keys_of([3, 4]), 1, np.arange(1, dtype=np.uint32))
-    with pytest.raises(InternalError, match=r"^a key cannot be inserted into file 4294967295: it stands for none\n"):
-        index.insert(keys_of([3]), np.array([ABSENT], np.uint32), np.arange(1, dtype=np.uint32))
+    for file, row in ((ABSENT, 0), (0, ABSENT)):
+        message = rf"^a key cannot be inserted into file {file}, row {row}: 4294967295 stands for none\n"
+        with pytest.raises(InternalError, match=message):
+            index.insert(keys_of([3]), np.array([file], np.uint32), np.array([row], np.uint32))
     with pytest.raises(InternalError, match=r"^file numbers go from 0 to 4294967294, not -1 to -1\n"):
         index.insert(keys_of([3]), -1, np.arange(1, dtype=np.uint32))
 
@@ -326,7 +335,7 @@ def test_a_full_disk_changes_nothing(tmp_path, small_disk, doing):
 
 
 def test_an_unverified_open_still_sees_a_missing_or_short_file(tmp_path):
-    for spoil in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-24])):
+    for spoil in (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-16])):
         index = PositionIndex.open(tmp_path)
         index.insert(numbered(10), 1, np.arange(10, dtype=np.uint32))
         index.checkpoint({})

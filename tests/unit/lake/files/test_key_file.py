@@ -29,7 +29,19 @@ def test_sorted(tmp_path: Path) -> None:
     files = KeyFiles(folder=tmp_path, is_sorted=True)
     files.write(PATH, KEYS)
     assert files.records(PATH).tolist() == bulk.of_one_file(KEYS).tolist()
-    assert files.records(PATH)[:, 0].tolist() == [1, 2, 3]
+    assert files.ascending(PATH).hi.tolist() == [1, 2, 3]
+    assert files.ascending(PATH).lo.tolist() == [8, 9, 7]
+
+
+def test_rows_of_some_keys_are_left_out(tmp_path: Path) -> None:
+    files = KeyFiles(folder=tmp_path, is_sorted=True)
+    files.write(PATH, KEYS)
+    unknown = Keys(hi=np.array([1, 2], np.uint64), lo=np.array([9, 8], np.uint64))
+    assert files.leave_out(PATH, unknown).tolist() == []
+    assert files.leave_out(PATH, Keys.concat([KEYS.take(slice(0, 2)), unknown])).tolist() == [0, 1]
+    assert files.ascending(PATH).hi.tolist() == [2]
+    assert files.leave_out(PATH, KEYS).tolist() == [2]
+    assert len(files.ascending(PATH)) == 0
 
 
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
