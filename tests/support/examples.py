@@ -1,11 +1,16 @@
-"""How many examples a property is tried with: few at each run, many with the slow tests."""
+"""How many examples a property is tried with: few while one writes, more with each run, many with the slow tests."""
 
 from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 #: `make test-all` tries more; `EXAMPLES=100` does at the desk.
 _TIMES = int(os.environ.get("EXAMPLES", "1"))
+
+#: The share of them that `make test-unit` tries.
+_QUICK_SHARE = 0.3
 
 
 def examples(count: int) -> int:
@@ -14,4 +19,5 @@ def examples(count: int) -> int:
     Args:
         count: Those of one run of `make test`.
     """
-    return count * _TIMES
+    share = _QUICK_SHARE if settings.get_current_profile_name() == "quick" else 1
+    return max(1, round(count * _TIMES * share))

@@ -1,4 +1,4 @@
-"""Where tests keep lakes and state folders: in memory if there is room, so that no commit waits for a disk.
+"""Where tests keep lakes, state folders and all else: in memory if there is room, so that nothing waits for a disk.
 
 What is synced to a disk survives the machine's end, which no test brings about; what a killed process wrote is there
 in either place.
@@ -24,10 +24,12 @@ def new_folder(prefix: str) -> Path:
     Args:
         prefix: Of its name.
     """
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=_MEMORY if _has_room() else None))
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=memory()))
 
 
-def _has_room() -> bool:
+def memory() -> Path | None:
+    """Return the folder that is in memory; None if there is no room."""
     if not _MEMORY.is_dir():
-        return False
-    return min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available) > _ROOM_BYTES
+        return None
+    room = min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available)
+    return _MEMORY if room > _ROOM_BYTES else None

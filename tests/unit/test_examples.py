@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import textwrap
@@ -97,6 +98,7 @@ databases:
 """
 
 
+@functools.cache
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Return the examples of a page with their languages; indented ones have none."""
     tokens = MarkdownIt("commonmark").parse(page.read_text("utf-8"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kuvasz.config import effective, load, sources
 from kuvasz.config.model import Config, DatabaseConfig, PipelineConfig, TableConfig, TlsConfig, UrlConfig
 from kuvasz.errors import ConfigError
+from tests.support.examples import examples
 from tests.support.maps import SHOP, faults, loaded, refusal
 
 
@@ -306,7 +307,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(values)
 def test_any_map_is_loaded_or_refused(value: object) -> None:
     try:

@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[3]
 DEB = ROOT / "deploy" / "deb"
 DEBIANS = Path("/usr/bin/python3")
 
+pytestmark = pytest.mark.process
+
 needs_dpkg = pytest.mark.skipif(shutil.which("dpkg-deb") is None or not DEBIANS.exists(), reason="no Debian here")
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 
@@ -87,7 +89,6 @@ def test_what_it_installs_is_roots_and_nobody_else_may_write_it(package: Path) -
                    check=False).stdout.split() != [str(one) for one in sys.version_info[:2]],
     reason="the packages here are for another Python than Debian's",
 )  # fmt: skip
-@pytest.mark.process
 def test_its_program_runs_from_wherever_it_lies(root: Path, tmp_path: Path) -> None:
     # What lies where somebody happens to be is none of it.
     (tmp_path / "kuvasz").mkdir()
@@ -101,7 +102,6 @@ def test_its_program_runs_from_wherever_it_lies(root: Path, tmp_path: Path) -> N
 
 @needs_dpkg
 @pytest.mark.parametrize("script", ["postinst", "prerm", "postrm"])
-@pytest.mark.process
 def test_its_scripts_are_scripts(package: Path, tmp_path: Path, script: str) -> None:
     run("dpkg-deb", "-e", package, tmp_path)
     run("sh", "-n", tmp_path / script)

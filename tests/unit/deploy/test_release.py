@@ -13,6 +13,8 @@ import pytest
 
 import kuvasz
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -30,7 +32,6 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return built(tmp_path_factory.mktemp("dist"))
 
 
-@pytest.mark.process
 def test_the_wheel_is_kuvasz_and_nothing_else(release: tuple[Path, Path]) -> None:
     wheel, _ = release
     assert wheel.name == f"kuvasz-{kuvasz.__version__}-py3-none-any.whl"
@@ -54,7 +55,6 @@ def test_the_source_has_what_the_documentation_builds_of_it(release: tuple[Path,
     assert not [name for name in names if name.startswith((".venv", ".git/", "build/", "dist/"))]
 
 
-@pytest.mark.process
 def test_they_are_the_same_each_time(release: tuple[Path, Path], tmp_path: Path) -> None:
     digests = [[hashlib.sha256(one.read_bytes()).hexdigest() for one in pair] for pair in (release, built(tmp_path))]
     assert digests[0] == digests[1]

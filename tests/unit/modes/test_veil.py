@@ -23,6 +23,7 @@ from kuvasz.modes.veil import LEFT_OUT, Veil
 from kuvasz.parking import relations
 from kuvasz.ports import Target
 from tests.support.changes import INT4, SAME, TARGET, TEXT, Sender, delete, feed, insert, relation, target, update
+from tests.support.examples import examples
 from tests.support.wires import STRING, message
 
 SECRET = b"a secret of sixteen characters"
@@ -89,7 +90,7 @@ def rendered(row: tuple) -> bytes:
     return message(tag, [str(key).encode(), str(n).encode(), *cells])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(steps=ROWS, table_type=st.sampled_from(TableType))
 def test_the_lake_makes_the_same_rows_of_it(steps: list[tuple], table_type: TableType) -> None:
     wants = mapped(**ENTRY, type=table_type)
@@ -97,7 +98,7 @@ def test_the_lake_makes_the_same_rows_of_it(steps: list[tuple], table_type: Tabl
     assert applied(wants, Veil(wants).over(plain)) == applied(wants, plain)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=ROWS)
 def test_old_rows_and_keys_are_hidden_alike(steps: list[tuple]) -> None:
     """The key is masked, and with REPLICA IDENTITY FULL every column comes twice."""

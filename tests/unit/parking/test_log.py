@@ -17,6 +17,7 @@ from kuvasz.parking.log_folder import LogFolder
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.seal.sealing_secrets import SealingSecrets
 from tests.support.changes import Sender, again, insert, relation
+from tests.support.examples import examples
 from tests.support.parked import facts, rows
 
 ID = "0123456789abcdef" * 2
@@ -155,7 +156,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 PROGRAMS = st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.booleans()), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(program=PROGRAMS, cut=st.floats(0, 1), data=st.data())
 def test_cut_off_anywhere_it_goes_on_where_it_stood(
     tmp_path_factory: pytest.TempPathFactory, program: list, cut: float, data: st.DataObject

@@ -13,6 +13,7 @@ from kuvasz.config import file
 from kuvasz.config.written import map_edit, map_text
 from kuvasz.config.written.map_edit import Append, Drop, MapEdit, Put, Rename
 from kuvasz.errors import ConfigError
+from tests.support.examples import examples
 
 MAP = """\
 # the lake of the shops
@@ -182,7 +183,7 @@ def test_what_is_not_there_is_told() -> None:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_any_edits_mean_what_they_say_and_no_comment_is_lost(data: st.DataObject) -> None:
     text = MAP

@@ -22,6 +22,7 @@ from kuvasz.modes.owners import Owner
 from kuvasz.modes.shape import Shape
 from kuvasz.modes.transaction_facts import Facts
 from tests.support.changes import SAME, TABLE, delete, insert, update
+from tests.support.examples import examples
 from tests.support.shapes import APPEND, CHANGELOG, CLONE, KEYLESS, shape
 from tests.support.wires import joined, message
 
@@ -80,7 +81,7 @@ def _changes(*, is_bag: bool) -> st.SearchStrategy[list[bytes]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_what_comes_of_several_sources_is_what_comes_of_each(kind: str, data: st.DataObject) -> None:
     to = KINDS[kind]

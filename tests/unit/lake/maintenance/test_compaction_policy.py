@@ -211,7 +211,8 @@ def test_the_cost_is_that_of_the_changes_whatever_the_table_s_size(rows: int, pe
     assert worn < 0.35
 
 
-@pytest.mark.parametrize("per_second", [100, 1000, 10_000])
+# Slow: what lies between the ends.
+@pytest.mark.parametrize("per_second", [100, pytest.param(1000, marks=pytest.mark.slow), 10_000])
 def test_a_large_hot_table_is_never_rewritten_at_once(per_second: int) -> None:
     """50 M rows, a day of uniform updates: all files wear out together, and are written anew one after the other."""
     table = Table(POLICY)

@@ -26,6 +26,7 @@ from kuvasz.state.ports import SourceRecord
 from kuvasz.state.staged.memory import MemoryGroupIndex, MemoryIndex
 from kuvasz.state.staged.orders import GivenOrder, KnownPast, StreamAnswer, StreamOrder
 from kuvasz.state.staged.ports import StagedPosition
+from tests.support.examples import examples
 from tests.support.roles_machine import RolesMachine
 from tests.support.staged_world import Process
 
@@ -340,7 +341,7 @@ COMMON: dict[str, Any] = {
 
 def test_nothing_is_lost_or_doubled_whatever_fails() -> None:
     run_state_machine_as_test(
-        RolesMachine, settings=settings(max_examples=60, stateful_step_count=40, derandomize=True, **COMMON)
+        RolesMachine, settings=settings(max_examples=examples(60), stateful_step_count=40, derandomize=True, **COMMON)
     )
 
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kuvasz.staging.stretch import Stretch
 from kuvasz.state.staged.memory import MemoryIndex
+from tests.support.examples import examples
 from tests.support.staged_world import Process, Received, Server, staged, without_threads
 
 NAMES = st.sampled_from(["eu", "us"])
@@ -277,7 +278,8 @@ COMMON: dict[str, Any] = {
 
 def test_nothing_is_lost_or_doubled_whatever_fails() -> None:
     run_state_machine_as_test(
-        StagedMachine, settings=settings(max_examples=60, stateful_step_count=40, derandomize=True, **COMMON)
+        StagedMachine,
+        settings=settings(max_examples=examples(60), stateful_step_count=40, derandomize=True, **COMMON),
     )
 
 

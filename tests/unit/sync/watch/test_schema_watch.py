@@ -30,6 +30,7 @@ from kuvasz.sync.rules import eligibility
 from kuvasz.sync.watch import schema_watch
 from kuvasz.sync.watch.last_looks import LastLooks
 from kuvasz.sync.watch.schema_watch import SchemaWatch
+from tests.support.examples import examples
 from tests.support.lake_columns import Expressions, Iceberg
 from tests.support.scene import CATALOG, Scene
 from tests.support.source_table import BIGINT, INT, TEXT, VARCHAR, SourceTable
@@ -38,7 +39,7 @@ NAME = "shop.items"
 SOURCE = "shop"
 UNIT = 1_000_000
 UNKNOWN = "which of its columns a message means was not found out"
-HISTORIES = int(os.environ.get("HISTORIES", "100"))
+HISTORIES = int(os.environ.get("HISTORIES") or examples(100))
 
 Step = tuple[str, int, str]
 
