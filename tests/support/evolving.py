@@ -27,19 +27,29 @@ def assert_same(
     table: str = "items",
     key: tuple[str, ...] = ("id",),
     columns: dict[str, str] | None = None,
+    target: str | None = None,
 ) -> None:
-    """Every reader shows the columns that the source has with the source's values."""
+    """Every reader shows the columns that the source has with the source's values.
+
+    Args:
+        pipeline: What replicates.
+        databases: The sources, as eu and us.
+        table: The name of the table.
+        key: Its key.
+        columns: Column of the source -> its name in the lake, where that is another one.
+        target: The name in the lake, where that is another one.
+    """
     expected = [oracle.source_rows(one.url, table, sid=sid, rename=columns) for one, sid in zip(
         databases, ("eu", "us"), strict=False)]  # fmt: skip
     total = expected[0]
     for more in expected[1:]:
         total = total + more
-    lake, name = pipeline.folder, f"shop.{table}"
+    lake, name = pipeline.folder, f"shop.{target or table}"
     wanted = list(total.columns)
     quoted = [f"`{column}`" for column in wanted]
     for rows in (
         oracle.lake_rows_pyiceberg(lake.pyiceberg, name, wanted, catalog=lake.catalog),
-        oracle.lake_rows_spark(lake.session, f"{lake.catalog}.shop.`{table}`", quoted),
+        oracle.lake_rows_spark(lake.session, f"{lake.catalog}.shop.`{target or table}`", quoted),
         oracle.lake_rows_duckdb(lake.pyiceberg, name, wanted, catalog=lake.catalog),
     ):
         oracle.assert_equal(total, rows, key=key)
