@@ -26,7 +26,8 @@ def test_every_row_that_ever_was_stays(database: Database, lake_folder: LakeFold
         items.check(pipeline)
 
 
-@pytest.mark.parametrize("lose_index", [False, True])
+# Slow: that an index which is there is gone on with, test_clone.py shows with each run.
+@pytest.mark.parametrize("lose_index", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_restart_doubles_nothing_and_finds_the_newest_version(
     database: Database, lake_folder: LakeFolder, lose_index: bool
 ) -> None:

@@ -76,7 +76,8 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[str], int]:
     return lambda message: publishing.times_told(caplog, message)
 
 
-@pytest.mark.parametrize("entry", [EXCLUDE, COLUMNS])
+# Slow: test_columns.py copies and streams with both ways to say it.
+@pytest.mark.parametrize("entry", [EXCLUDE, pytest.param(COLUMNS, marks=pytest.mark.slow)])
 def test_what_is_left_out_never_comes(database: Database, lake_folder: LakeFolder, entry: dict) -> None:
     fill(database)
     with running(lake_folder, database, entry) as pipeline:

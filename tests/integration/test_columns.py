@@ -121,7 +121,8 @@ def test_a_wrong_list_is_refused_with_its_place(database: Database, lake_folder:
         assert "did you mean 'body'?" in error
 
 
-@pytest.mark.parametrize("kind", ["history", "changelog", "append"])
+# Slow: append tables write as changelogs do, without a kind.
+@pytest.mark.parametrize("kind", ["history", "changelog", pytest.param("append", marks=pytest.mark.slow)])
 def test_a_large_value_that_was_left_out_is_never_taken_for_null(
     database: Database, lake_folder: LakeFolder, kind: str
 ) -> None:

@@ -324,7 +324,8 @@ def test_a_paused_table_that_was_unlogged_for_a_while_is_made_right(
         assert_same(pipeline, database, "items", "items")
 
 
-@pytest.mark.parametrize("when", ["streaming", "paused", "stopped"])
+# Slow: the test above has a paused table unlogged as well.
+@pytest.mark.parametrize("when", ["streaming", pytest.param("paused", marks=pytest.mark.slow), "stopped"])
 def test_a_table_that_was_unlogged_between_two_looks_is_made_right(
     database: Database, lake_folder: LakeFolder, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -457,8 +458,16 @@ def test_a_table_that_was_written_anew_before_its_first_look_is_not_compared(
     assert repaired == []
 
 
-@pytest.mark.parametrize("is_paused", [False, True], ids=["streaming", "paused"])
-@pytest.mark.parametrize("way", ["published", "attached"])
+# Slow: each way and each state is met once with each run.
+@pytest.mark.parametrize(
+    ("way", "is_paused"),
+    [
+        ("published", False),
+        ("attached", True),
+        pytest.param("published", True, marks=pytest.mark.slow),
+        pytest.param("attached", False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_table_whose_changes_came_as_an_ancestors_is_made_right(
     database: Database, lake_folder: LakeFolder, way: str, is_paused: bool
 ) -> None:
@@ -541,7 +550,8 @@ def test_a_table_out_of_the_publication_for_a_while_is_made_right(
         assert_same(pipeline, database, "others", "others")
 
 
-@pytest.mark.parametrize("kind", ["append", "changelog", "history"])
+# Slow: changelogs have their gaps noted where append tables have them.
+@pytest.mark.parametrize("kind", ["append", pytest.param("changelog", marks=pytest.mark.slow), "history"])
 def test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

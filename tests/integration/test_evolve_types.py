@@ -348,7 +348,8 @@ def first_lsn(pipeline: Pipeline, target: str) -> int:
     raise AssertionError(f"no snapshot of {target} tells a position")
 
 
-@pytest.mark.parametrize("table_type", ["append", "changelog", "history"])
+# Slow: append tables write as changelogs do, without a kind.
+@pytest.mark.parametrize("table_type", [pytest.param("append", marks=pytest.mark.slow), "changelog", "history"])
 def test_changes_during_the_first_copy(database: Database, lake_folder: LakeFolder, table_type: str) -> None:
     def identify(name: str) -> str:
         return "name" if name == "label" else name

@@ -32,7 +32,8 @@ def test_every_version_is_there_with_its_time(database: Database, lake_folder: L
         items.check(pipeline)
 
 
-@pytest.mark.parametrize("lose_index", [False, True])
+# Slow: that an index which is there is gone on with, test_clone.py shows with each run.
+@pytest.mark.parametrize("lose_index", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_versions_go_on_after_a_restart(database: Database, lake_folder: LakeFolder, lose_index: bool) -> None:
     items = Items(database, lake_folder, "history")
     with items.running() as pipeline:

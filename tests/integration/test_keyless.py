@@ -186,7 +186,8 @@ def test_whole_rows_with_expressions(database: Database, lake_folder: LakeFolder
             shutil.rmtree(lake_folder.folder / "state")
 
 
-@pytest.mark.parametrize("table_type", ["append", "changelog"])
+# Slow: append tables write as changelogs do, without a kind.
+@pytest.mark.parametrize("table_type", [pytest.param("append", marks=pytest.mark.slow), "changelog"])
 def test_full_identity_without_key_feeds_growing_tables(
     database: Database, lake_folder: LakeFolder, table_type: str
 ) -> None:

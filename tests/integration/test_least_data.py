@@ -138,7 +138,8 @@ SEALED = {"seal_secret": "another one of as many characters"}
 @pytest.mark.parametrize(("entry", "options", "parked"), [
     (ENTRY, {}, {OUTSIDE, PLAIN}),
     ({**ENTRY, "column_list": True}, SEALED, set()),
-    ({**ENTRY, "row_filter": True}, {}, {OUTSIDE, PLAIN}),
+    # Slow: it finds what the first one does, which is what it shows.
+    pytest.param({**ENTRY, "row_filter": True}, {}, {OUTSIDE, PLAIN}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_where_values_are_that_the_lake_is_not_to_show(
     database: Database, lake_folder: LakeFolder, log_file: Path, entry: dict, options: dict, parked: set[str]

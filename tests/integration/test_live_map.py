@@ -163,7 +163,8 @@ def test_a_table_goes_to_another_source_and_back(
             world.pipeline.assert_equal("items", source_rows(databases[None].url, "items"))
 
 
-@pytest.mark.parametrize("kind", ["append", "changelog"])
+# Slow: append tables write as changelogs do, without a kind.
+@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.slow), "changelog"])
 def test_a_source_gets_another_name_and_back_and_nothing_is_there_twice(
     database: Database, lake_folder: LakeFolder, kind: str
 ) -> None:

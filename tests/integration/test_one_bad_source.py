@@ -78,7 +78,8 @@ def rows(pipeline: Pipeline, table: str) -> Counter[tuple[str, int]]:
     return Counter(found.select(["sid", "id"]).rows)
 
 
-@pytest.mark.parametrize("table_type", ["clone", "append", "history"])
+# Slow: tests/contract/test_one_bad_source.py has all types with each run.
+@pytest.mark.parametrize("table_type", ["clone", pytest.param("append", marks=pytest.mark.slow), "history"])
 def test_one_bad_source_of_three_stops_for_itself(
     sources: dict[str, Database], lake_folder: LakeFolder, table_type: str
 ) -> None:

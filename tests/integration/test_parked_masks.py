@@ -81,7 +81,14 @@ def resume(pipeline: Pipeline, lake_folder: LakeFolder) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "is_full"),
-    [("clone", False), ("clone", True), ("append", False), ("changelog", True), ("history", False)],
+    [
+        ("clone", True),
+        ("append", False),
+        ("history", False),
+        # Slow: each identity and each way to write is met once with each run.
+        pytest.param("clone", False, marks=pytest.mark.slow),
+        pytest.param("changelog", True, marks=pytest.mark.slow),
+    ],
 )
 def test_the_rows_are_those_of_a_table_that_was_never_parked(
     database: Database, lake_folder: LakeFolder, kind: str, is_full: bool

@@ -173,7 +173,8 @@ def waiting_commits(database: Database) -> Iterator[None]:
         set_names("")
 
 
-@pytest.mark.parametrize("table_type", ["append", "changelog", "history"])
+# Slow: changelogs are told of as append tables are.
+@pytest.mark.parametrize("table_type", ["append", pytest.param("changelog", marks=pytest.mark.slow), "history"])
 def test_what_keeps_the_past_is_told(
     database: Database, lake_folder: LakeFolder, often: None, caplog: pytest.LogCaptureFixture, table_type: str
 ) -> None:

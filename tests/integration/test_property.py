@@ -111,7 +111,8 @@ class Run:
 # --- programs that failed once
 
 
-@pytest.mark.parametrize("lose_index", [False, True])
+# Slow: what an index has that is there, the history above meets at each restart.
+@pytest.mark.parametrize("lose_index", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_truncate_after_a_restart_finds_the_files_of_its_source(
     database: Database, lake_folder: LakeFolder, lose_index: bool
 ) -> None:

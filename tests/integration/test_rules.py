@@ -103,12 +103,18 @@ def test_a_clone_is_copied_again(
 CODED = {"id": "id", "n": "n", "code": "concat('c', id)"}
 
 
-@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+NAMED = ({"set": CODED}, {"set": CODED, "key": ["code"]}, "code")
+RENAMED = ({"set": {"id": "id", "n": "n"}}, {"set": {"number": "id", "n": "n"}}, "number")
+
+
 @pytest.mark.parametrize(
-    ("before", "now", "key"),
+    ("identity", "before", "now", "key"),
     [
-        pytest.param({"set": CODED}, {"set": CODED, "key": ["code"]}, "code", id="named"),
-        pytest.param({"set": {"id": "id", "n": "n"}}, {"set": {"number": "id", "n": "n"}}, "number", id="renamed"),
+        pytest.param("DEFAULT", *NAMED, id="named"),
+        pytest.param("FULL", *RENAMED, id="renamed, whole rows"),
+        # Slow: each key and each identity is met once with each run.
+        pytest.param("FULL", *NAMED, id="named, whole rows", marks=pytest.mark.slow),
+        pytest.param("DEFAULT", *RENAMED, id="renamed", marks=pytest.mark.slow),
     ],
 )
 def test_a_clone_with_another_key_is_copied_again(
@@ -251,7 +257,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["append", "changelog"])
+# Slow: append tables write as changelogs do, without a kind.
+@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.slow), "changelog"])
 @pytest.mark.parametrize(("before", "now"), CASES, ids=["mask", "set"])
 def test_no_later_row_has_a_value_that_another_rule_made(
     database: Database, lake_folder: LakeFolder, kind: str, before: dict, now: dict

@@ -51,7 +51,8 @@ class Unanswered:
         return not self._steps
 
 
-@pytest.mark.parametrize("kind", ["append", "changelog"])
+# Slow: append tables write as changelogs do, without a kind.
+@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.slow), "changelog"])
 def test_a_table_that_goes_on_with_its_gap_keeps_its_rows_though_the_answer_is_lost(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
