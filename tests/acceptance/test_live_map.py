@@ -135,8 +135,10 @@ def table_of(database: Database, name: str) -> list[dict]:
     return group({None: database}, {"items": None}, name=name)
 
 
+# Slow: tests/integration/test_live_map.py has a table go to another database and back within one process.
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("is_live", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_live", [True, False])
 def test_a_table_goes_to_another_database_and_back(
     database: Database, second: Database, new_process: Callable[..., Process], *, is_live: bool
 ) -> None:

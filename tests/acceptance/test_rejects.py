@@ -232,9 +232,7 @@ def test_each_row_that_does_not_fit_is_written_down_over_kills_and_comes_back_wh
     database: Database, process: Process
 ) -> None:
     misfits = Misfits(database)
-    killed_while_it_rejects(
-        process, misfits, "after_data_files:kill:5", "after_commit:kill:9", "before_durable:kill:5"
-    )
+    killed_while_it_rejects(process, misfits, "after_commit:kill:9")
     assert_held(process, misfits)
     assert_told(process, misfits)
 

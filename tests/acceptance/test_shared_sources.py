@@ -82,57 +82,54 @@ def assert_equal(readers: SharedReaders, lake: MemoryLake) -> None:
         assert Counter(tuple(row.values()) for row in lake.rows(f"shop.{table}").to_pylist()) == expected
 
 
-def test_what_one_held_that_is_killed_is_read_on_by_the_others(readers: SharedReaders) -> None:
+def test_one_is_killed_and_joins_again_one_sleeps_for_three_leases_and_one_is_drained(readers: SharedReaders) -> None:
     readers.start("one", "two", "three")
     with applier(readers) as apply:
         with readers.load():
-            before = readers.wait_shared("one", "two", "three")
-            begin = time.monotonic()
-            readers.all["one"].kill()
-            taken_s = readers.taken_over_s("one", begin)
-            print(f"with a lease of {readers.lease_s} s, all is held after {taken_s:.1f} s")
-            assert taken_s < 1.5 * readers.lease_s
-            after = readers.wait_shared("two", "three")
-            kept = {source for source, node in before.items() if node != readers.node("one")}
-            assert {after[source] for source in kept} == {before[source] for source in kept}
-            assert all(after[source] == before[source] for source in kept), "nothing else moves"
-            readers.start("one")
-            joined = readers.wait_shared("one", "two", "three")
-            moved = {source for source in joined if joined[source] != after[source]}
-            assert {joined[source] for source in moved} == {readers.node("one")}
-            given = [
-                one["source"] for name in ("two", "three") for one in readers.all[name].found("source_given_back")
-            ]
-            assert set(given) == moved
-        assert sorted(node["sources"] for node in readers.nodes().values()) == [2, 2, 2]
-        assert_equal(readers, apply.lake)
-        assert not apply.errors()
-    for name in ("one", "two", "three"):
-        readers.all[name].terminate()
-
-
-def test_one_that_sleeps_for_three_leases_writes_nothing_and_one_that_is_drained_has_nothing(
-    readers: SharedReaders,
-) -> None:
-    readers.start("one", "two", "three")
-    with applier(readers) as apply:
-        with readers.load():
-            readers.wait_shared("one", "two", "three")
-            begin = time.monotonic()
-            os.killpg(readers.all["one"].pid, signal.SIGSTOP)
-            assert readers.taken_over_s("one", begin) < 1.5 * readers.lease_s
-            held = readers.wait_shared("two", "three")
-            while time.monotonic() < begin + 3 * readers.lease_s:
-                time.sleep(0.1)
-            os.killpg(readers.all["one"].pid, signal.SIGCONT)
-            assert readers.all["one"].wait() == 1, readers.report(["one"])
-            assert any("the lease is lost" in line for line in readers.all["one"].output), readers.report(["one"])
-            assert readers.wait_shared("two", "three") == held, "it has disturbed nobody"
+            killed_and_back(readers)
+            slept(readers)
             drained = readers.apply.run("cluster", "drain", readers.node("two"))
             assert drained.returncode == 0, drained.stderr
             readers.wait_shared("three")
         assert_equal(readers, apply.lake)
         assert not apply.errors()
+    for name in ("two", "three"):
+        readers.all[name].terminate()
+
+
+def killed_and_back(readers: SharedReaders) -> None:
+    """What the killed one held is read on by the others, and some of it is given to it when it is back."""
+    before = readers.wait_shared("one", "two", "three")
+    begin = time.monotonic()
+    readers.all["one"].kill()
+    taken_s = readers.taken_over_s("one", begin)
+    print(f"with a lease of {readers.lease_s} s, all is held after {taken_s:.1f} s")
+    assert taken_s < 1.5 * readers.lease_s
+    after = readers.wait_shared("two", "three")
+    kept = {source for source, node in before.items() if node != readers.node("one")}
+    assert {after[source] for source in kept} == {before[source] for source in kept}
+    assert all(after[source] == before[source] for source in kept), "nothing else moves"
+    readers.start("one")
+    joined = readers.wait_shared("one", "two", "three")
+    moved = {source for source in joined if joined[source] != after[source]}
+    assert {joined[source] for source in moved} == {readers.node("one")}
+    given = [one["source"] for name in ("two", "three") for one in readers.all[name].found("source_given_back")]
+    assert set(given) == moved
+    assert sorted(node["sources"] for node in readers.nodes().values()) == [2, 2, 2]
+
+
+def slept(readers: SharedReaders) -> None:
+    """One that sleeps for three leases has lost what it held, writes nothing when it wakes, and ends."""
+    begin = time.monotonic()
+    os.killpg(readers.all["one"].pid, signal.SIGSTOP)
+    assert readers.taken_over_s("one", begin) < 1.5 * readers.lease_s
+    held = readers.wait_shared("two", "three")
+    while time.monotonic() < begin + 3 * readers.lease_s:
+        time.sleep(0.1)
+    os.killpg(readers.all["one"].pid, signal.SIGCONT)
+    assert readers.all["one"].wait() == 1, readers.report(["one"])
+    assert any("the lease is lost" in line for line in readers.all["one"].output), readers.report(["one"])
+    assert readers.wait_shared("two", "three") == held, "it has disturbed nobody"
 
 
 @pytest.mark.slow

@@ -21,7 +21,11 @@ POINTS = ("after_commit:kill:7",)
 
 
 @pytest.mark.timeout(900)
-def test_every_type_holds_every_transaction_once(database: Database, new_process: Callable[..., Process]) -> None:
+# Slow: killed there, test_rejects.py has most types with each run; here a run is killed at any moment.
+@pytest.mark.parametrize("points", [(), pytest.param(POINTS, marks=pytest.mark.slow)], ids=["any moment", "points"])
+def test_every_type_holds_every_transaction_once(
+    database: Database, new_process: Callable[..., Process], points: tuple[str, ...]
+) -> None:
     create_tables(database)
     observer = Observer(database, {"items": ("id",), "docs": ("id",)})
     fill_tables(database, 600)
@@ -45,7 +49,7 @@ def test_every_type_holds_every_transaction_once(database: Database, new_process
         process.begin_kill()
         process.wait()
         process.wait_helpers(helpers)
-        for point in POINTS:
+        for point in points:
             process.start(failpoints=point)
             process.wait_killed()
             assert process.found("failpoint"), process.report()
