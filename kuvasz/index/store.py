@@ -89,7 +89,8 @@ class RunStore:
         Raises:
             InternalError: A key is there twice.
         """
-        all_of_them, runs = Extents.of_places(places), []
+        runs: list[Run] = []
+        all_of_them = Extents.of_places(places)
         for which in all_of_them.parts():
             part = all_of_them.part(which)
             codes = part.codes(places)
@@ -109,7 +110,8 @@ class RunStore:
         """
         files = [(number, records) for number, records in files if len(records)]
         firsts = np.array([number for number, _ in files], np.uint64) << _U32
-        all_of_them, runs = Extents(firsts, np.array([kernels.top(one) for _, one in files], np.int64)), []
+        runs: list[Run | None] = []
+        all_of_them = Extents(firsts, np.array([kernels.top(one) for _, one in files], np.int64))
         for which in all_of_them.parts():
             part, records = all_of_them.part(which), [one for _, one in files[which]]
             is_large = sum(map(len, records)) > self._memory_rows
