@@ -71,7 +71,7 @@ def top(records: UInt64s) -> int:  # pragma: no cover
     for row in range(len(records)):
         code = records[row, 1] & _CODE
         highest = max(highest, np.int64(code) if code != _CODE else np.int64(-1))
-    return highest + 1
+    return int(highest) + 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -190,7 +190,8 @@ def _place_of(bounds: UInt64s, code: np.uint64) -> np.uint64:  # pragma: no cove
     if code == _CODE:
         return _NOWHERE
     extent = _extent_of(bounds, 1, code)
-    return bounds[extent, 0] + (code - bounds[extent, 1])
+    place: np.uint64 = bounds[extent, 0] + (code - bounds[extent, 1])
+    return place
 
 
 @numba.njit(cache=True, nogil=True)

@@ -169,7 +169,7 @@ class RunStore:
         after = edit.extents(run.extents)
         if after is None:
             return [run]
-        runs = []
+        runs: list[Run | None] = []
         for which in after.parts():
             part, keeps_absent = after.part(which), not is_oldest and not runs
             edited = (_edited(run, chunk, edit, part, keeps_absent=keeps_absent) for chunk in run.chunks())
