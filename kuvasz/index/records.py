@@ -211,7 +211,7 @@ def find(  # noqa: C901, PLR0912, PLR0915 - one loop, so that its arrays stay in
         records: A run of at least one record.
         fences: Its `fences`.
         bloom: Its `key_filter`, or empty.
-        bounds: Those of its extents.
+        bounds: The bounds of its extents.
         hi: Upper words of the keys sought.
         lo: Lower words.
         pending: Numbers of keys; overwritten from its start on by those that are not in the run.
