@@ -13,7 +13,7 @@ from kuvasz.fold.keys import Keys
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from kuvasz.model import Int64s, UInt8s, UInt32s
+    from kuvasz.model import Int64s, UInt8s, UInt32s, UInt64s
 
     Bools = npt.NDArray[np.bool_]
 
@@ -199,8 +199,8 @@ def find(wanted: Keys, keys: Keys) -> Int64s:
     """Return for each of `keys` its index in `wanted`, which is ascending and without repetition, or -1."""
     if len(wanted) == 0 or len(keys) == 0:
         return np.full(len(keys), -1, np.int64)
-    # Keys of one integer column share `hi`; the other ones are random in both halves. Runs of equal `hi` are found
-    # first and `lo` within them, so that both are looked up in sorted arrays of plain words.
+    # Keys of one integer column and source share `hi`; the other ones are random in both halves. Runs of equal `hi`
+    # are found first and `lo` within them, so that both are looked up in sorted arrays of plain words.
     low = np.searchsorted(wanted.hi, keys.hi, side="left")
     high = np.searchsorted(wanted.hi, keys.hi, side="right")
     at = low.astype(np.int64)
@@ -210,14 +210,32 @@ def find(wanted: Keys, keys: Keys) -> Int64s:
             mine = np.flatnonzero(run_of == run)
             end = int(high[mine[0]])
             at[mine] = start + np.searchsorted(wanted.lo[start:end], keys.lo[mine])
+    else:
+        _halve(at, high.astype(np.int64), wanted.lo, keys.lo)
     within = (at < high) & (low < high)
     safe = np.where(within, at, 0)
     is_found = within & (wanted.hi[safe] == keys.hi) & (wanted.lo[safe] == keys.lo)
     return np.where(is_found, safe, -1)
 
 
-#: With more runs than this they are hashes of 64 bits, each alone.
+#: With more runs than this all are searched side by side: most are hashes, each alone, or they are of many sources.
 _FEW_RUNS = 64
+
+
+def _halve(low: Int64s, high: Int64s, words: UInt64s, sought: UInt64s) -> None:
+    """Search each of some words between bounds of its own; `low` becomes the first place of one that is no smaller.
+
+    Args:
+        low: Where each search begins.
+        high: Where it ends; overwritten.
+        words: Ascending between any pair of bounds.
+        sought: The words.
+    """
+    while len(open_ones := np.flatnonzero(low < high)):
+        middle = (low[open_ones] + high[open_ones]) // 2
+        is_below = words[middle] < sought[open_ones]
+        low[open_ones[is_below]] = middle[is_below] + 1
+        high[open_ones[~is_below]] = middle[~is_below]
 
 
 def _structured(keys: Keys) -> np.ndarray:

@@ -7,7 +7,6 @@ sources, or a large copy, leaves tens of megabytes of it, in pieces between what
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import os
@@ -53,6 +52,8 @@ async def keep_small(look_s: float = _LOOK_S) -> None:
     For a process that is to be fast, whose heaps are left as they are otherwise: it takes some tens of milliseconds
     in a thread, behind a start, behind copies, and seldom else.
     """
+    import asyncio  # which Python workers, forked with this module, have no use for
+
     before = 0
     while True:
         await asyncio.sleep(look_s)

@@ -96,6 +96,17 @@ def test_find_is_a_look_up(wanted: set[tuple[int, int]], keys: list[tuple[int, i
     assert found.tolist() == [ascending.index(key) if key in wanted else -1 for key in keys]
 
 
+def test_find_among_integers_of_many_sources() -> None:
+    """Each source's keys share a word: of a hundred sources they are neither few runs nor hashes, each alone."""
+    hi = np.repeat(np.arange(100, dtype=np.uint64) * np.uint64(7919), 5)
+    lo = np.tile(np.arange(0, 10, 2, dtype=np.uint64), 100)
+    wanted = Keys(hi=hi, lo=lo)
+    some = np.random.default_rng(1).permutation(500)
+    assert find(wanted, wanted.take(some)).tolist() == some.tolist()
+    between = Keys(hi=hi, lo=lo + np.uint64(1))
+    assert find(wanted, between).tolist() == [-1] * 500
+
+
 def test_find_among_many_hashes_and_many_integers() -> None:
     random = np.random.default_rng(1)
     hashes = Keys(

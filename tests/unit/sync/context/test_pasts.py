@@ -44,6 +44,7 @@ KEEPS = {
     "Sources": "errors",
     "Targets": "whose rows those of a sid are, asked anew at each start",
     "Troubles": "what was said",
+    "WaitingLine": "what waits for whoever has it",
 }
 
 
