@@ -38,7 +38,7 @@ class StagedStream:
         staging: What receives it.
     """
 
-    is_local = True
+    is_local = False  #: no small buffer of a socket fills up between two looks
 
     def __init__(self, staging: Staging | Following) -> None:
         self._staging = staging

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds for which what comes gathers before it is cut.
-_GATHER_S: Final = 0.01
+#: Seconds between two looks at a stream that flows; and for how long what comes gathers at most before it is cut, if
+#: it is less than a look should find: each piece that is cut costs something, however large it is.
+_LOOK_S: Final = 0.01
+_GATHER_S: Final = 0.05
 
 #: Between looks whether there is room again; the writer tells, too.
 _ROOM_S: Final = 0.2
@@ -210,16 +212,20 @@ class Staging:
         await connection.start_replication(upstream.slot, *upstream.publications, options=upstream.options)
 
     async def _pump(self, connection: Connection, cutter: Cutter) -> None:
-        wake, facts = self._wake, self._facts
+        wake, facts, began_at = self._wake, self._facts, 0.0
         while not wake.is_leaving:
             if not self.log.room.is_there:
                 await self._hold_off()
                 continue
             added = connection.drain(self._options.gulp_bytes)
             if added:
-                facts.last_message_at = time.monotonic()
+                now = facts.last_message_at = time.monotonic()
+                began_at = now if connection.gathered_bytes == added else began_at
+                if self._is_due(connection.gathered_bytes, added, now - began_at):
+                    self._take(connection, cutter)
+                await asyncio.sleep(_LOOK_S)
+            elif connection.gathered_bytes:
                 self._take(connection, cutter)
-                await asyncio.sleep(_GATHER_S)
             else:
                 wake.called.clear()
                 if not wake.is_leaving:
@@ -227,6 +233,9 @@ class Staging:
                         await wake.called.wait()
         if wake.failure is not None:
             raise wake.failure
+
+    def _is_due(self, gathered: int, added: int, seconds: float) -> bool:
+        return added < self._options.quiet_bytes or gathered >= self._options.look_bytes or seconds >= _GATHER_S
 
     def _take(self, connection: Connection, cutter: Cutter) -> None:
         gulp, lengths = connection.gulp()

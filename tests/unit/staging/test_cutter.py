@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from kuvasz.errors import DecodeError
@@ -14,7 +15,13 @@ from tests.support.pgoutput import begin, commit, keepalive, relation, row
 
 
 def feed(cutter: Cutter, *messages: bytes) -> list[Stretch]:
-    return cutter.feed(StreamMessages(*pgoutput.gulp(list(messages))))
+    """Feed a gulp whose memory is the next one's at once, as that of a connection is."""
+    data, lengths = pgoutput.gulp(list(messages))
+    arena, lengths = np.frombuffer(bytearray(data), np.uint8), lengths.copy()
+    try:
+        return cutter.feed(StreamMessages(arena, lengths))
+    finally:
+        arena[:] = lengths[:] = 0
 
 
 def test_a_transaction_waits_for_its_end() -> None:
@@ -22,7 +29,10 @@ def test_a_transaction_waits_for_its_end() -> None:
     (first,) = feed(cutter, begin(100), relation(1), row(1, "a"), commit(100), begin(200), row(1, "b"))
     assert (first.number, first.lsn, first.ended, first.open_lsn, len(first.lengths)) == (8, 108, 108, 0, 4)
     assert feed(cutter, row(1, "c")) == []
+    assert first.data == b"".join((begin(100), relation(1), row(1, "a"), commit(100)))
     (second,) = feed(cutter, commit(200), keepalive(300))
+    assert second.data == b"".join((begin(200), row(1, "b"), row(1, "c"), commit(200), keepalive(300)))
+    assert second.lengths.sum() == len(second.data)
     assert (second.number, second.lsn, second.ended, second.through, len(second.lengths)) == (9, 300, 208, 208, 5)
     assert (list(first.needs), list(second.needs)) == ([], [1])
 
