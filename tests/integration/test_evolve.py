@@ -103,7 +103,7 @@ class Cases:
             self.of(case).execute(ITEMS)
             self.of(case).execute(ROWS.format(1, 200))
             tables[f"{self.schema(case)}.items"] = {"target": self.target(case)}
-        self.pipeline = Pipeline(lake_folder.config(group({"eu": self.database}, tables)), lake_folder)
+        self.pipeline = Pipeline(lake_folder.config(group({"eu": self.database}, tables, "cases")), lake_folder)
 
     def schema(self, case: str) -> str:
         return f"case_{[*CHANGES].index(case)}"
