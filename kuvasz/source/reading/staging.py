@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 #: Seconds between two looks at a stream that flows; and for how long what comes gathers at most before it is cut, if
 #: it is less than a look should find: each piece that is cut costs something, however large it is.
-_LOOK_S: Final = 0.01
+_LOOK_S: Final = 0.02
 _GATHER_S: Final = 0.05
 
 #: Between looks whether there is room again; the writer tells, too.
