@@ -1,4 +1,8 @@
-"""What verbs cost that people wait for: CPU seconds of whole processes, with a source and a lake that answer."""
+"""What verbs cost that people wait for: CPU of whole processes, with a source and a lake that answer.
+
+Seconds would measure the machine: a day on which its cores are half as fast is no fault of a verb. So a verb is
+compared with a yardstick that is run in turn with it: a Python that only loads three of the libraries it needs.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,11 @@ pytestmark = pytest.mark.postgres
 
 TABLES = [f"items{number}" for number in range(5)]
 
-#: Of the quickest of so many runs: other work on the machine makes CPU slower, never quicker.
+#: Of the quickest of so many runs of each: other work on the machine makes CPU slower, never quicker.
 RUNS = 8
+
+#: Takes about 0.3 s of CPU where `--help` takes 0.2.
+YARDSTICK = [sys.executable, "-c", "import psycopg, pydantic, ruamel.yaml"]
 
 
 @pytest.fixture
@@ -44,19 +51,20 @@ def map_file(database: Database, tmp_path: Path) -> Path:
     return file
 
 
-# What was measured, on cores that others work on, too: 0.16, 0.40, 0.42, 0.53, 0.55; check and plan took 1.6 when
-# they loaded PyIceberg.
+# What was measured, in yardsticks: 0.7, 2.0, 1.9, 2.1, 3.0; check and plan took twice that when they loaded PyIceberg.
 @pytest.mark.parametrize(
     ("verb", "code", "most"),
-    [("--help", 0, 0.3), ("config", 0, 0.6), ("status", 1, 0.6), ("check", 0, 0.7), ("plan", 4, 0.7)],
+    [("--help", 0, 1.1), ("config", 0, 2.8), ("status", 1, 2.8), ("check", 0, 3.3), ("plan", 4, 4.2)],
 )
 def test_a_verb_takes_little(map_file: Path, verb: str, code: int, most: float) -> None:
-    spent = []
+    command = [sys.executable, "-m", "kuvasz", "-c", str(map_file), verb]
+    spent, yardsticks = [], []
     for _ in range(RUNS):
-        spent.append(_spent([sys.executable, "-m", "kuvasz", "-c", str(map_file), verb], code))
-        if spent[-1] <= most:
+        yardsticks.append(_spent(YARDSTICK, 0))
+        spent.append(_spent(command, code))
+        if min(spent) <= most * min(yardsticks):
             return
-    raise AssertionError(f"{verb} takes {min(spent):.2f} s of CPU, more than {most}")
+    raise AssertionError(f"{verb} takes {min(spent):.2f} s of CPU, more than {most} times {min(yardsticks):.2f}")
 
 
 def _spent(command: list[str], code: int) -> float:
