@@ -24,20 +24,35 @@ def scene(two_sources: dict[str, Database], new_process: Callable[..., Process])
 
 
 @pytest.mark.timeout(600)
-def test_killed_in_the_copy_and_around_the_commit(scene: Scene) -> None:
+def test_killed_in_the_copy_and_before_a_commit_then_stopped_and_in_the_end_there_is_nothing_to_do(
+    scene: Scene,
+) -> None:
+    process = scene.process
     with scene.load(1):
         scene.killed_at("copy_range_done:kill:3")
-        copied = {(event["source"], event["table"]) for event in scene.process.found("copied")}
+        copied = {(event["source"], event["table"]) for event in process.found("copied")}
         assert copied
-        left = scene.process.folder / "state" / "copy"
+        left = process.folder / "state" / "copy"
         assert list(left.iterdir()), "what it had read of a copy"
         scene.killed_at("before_commit:kill:10")
-        again = {(event["source"], event["table"]) for event in scene.process.found("copied")}
+        again = {(event["source"], event["table"]) for event in process.found("copied")}
         assert again, "the copies went on"
         assert not copied & again, "a finished table is not copied again"
-        scene.killed_at("after_durable:kill:9")
+        process.start()
+        process.wait_event("committed", 10)
+        assert process.terminate() < 30  # in the middle of the stream
+        scene.assert_nothing_lost(scene.confirmed())
     scene.finish()
     assert not list(left.glob("*"))
+    confirmed = scene.confirmed()
+    scene.assert_nothing_lost(confirmed)
+    before = {table: process.snapshots(table) for table in TABLES}
+    process.start("--until-caught-up")
+    assert process.wait() == 0
+    assert not process.found("committed"), process.report()
+    assert {table: process.snapshots(table) for table in TABLES} == before
+    for sid, lsn in scene.confirmed().items():
+        assert lsn >= confirmed[sid]
 
 
 @pytest.mark.slow
@@ -92,27 +107,3 @@ def test_killed_while_it_stops(scene: Scene) -> None:
             scene.process.wait_killed()
             scene.assert_nothing_lost(scene.confirmed())
     scene.finish()
-
-
-@pytest.mark.timeout(600)
-def test_stops_in_time_and_a_second_start_has_nothing_to_do(scene: Scene) -> None:
-    process, databases = scene.process, scene.sources.values()
-    with scene.load(5):
-        process.start()
-        process.wait_event("copied", 4)
-        process.wait_event("committed", 10)
-        assert process.terminate() < 30  # in the middle of the stream
-        scene.assert_nothing_lost(scene.confirmed())
-        process.start()
-        process.wait_event("committed", 3)
-    process.wait_confirmed(*databases)
-    assert process.terminate() < 30
-    confirmed = scene.confirmed()
-    scene.assert_nothing_lost(confirmed)
-    before = {table: process.snapshots(table) for table in TABLES}
-    process.start("--until-caught-up")
-    assert process.wait() == 0
-    assert not process.found("committed"), process.report()
-    assert {table: process.snapshots(table) for table in TABLES} == before
-    for sid, lsn in scene.confirmed().items():
-        assert lsn >= confirmed[sid]
