@@ -20,8 +20,10 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 STOP_S = 30.0
 
 
+# Slow: test_log.py has its process ended so, by SIGTERM.
+@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_whole_process_group_ends_it_cleanly(
     database: Database, new_process: Callable[..., Process], number: signal.Signals
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,10 @@ def test_at_info_a_source_has_a_line_a_minute_and_the_last_at_the_stop(
     database.execute("INSERT INTO items (n) VALUES (1), (2), (3)")
     process.wait_confirmed(database)
     database.execute("DELETE FROM items WHERE n = 3")
-    process.terminate()
+    helpers = process.helpers()
+    os.killpg(process.pid, signal.SIGTERM)  # as a terminal or an init system does: all that it started has it, too
+    assert process.wait(60) == 0
+    process.wait_helpers(helpers)
     assert (process.events, process.output) == ([], []), "stderr has nothing"
     found = [line for line in lines(moved) + lines(file) if line["event"] == "changes"]
     assert {line["source"] for line in found} == {"shop_eu"}
