@@ -112,6 +112,12 @@ def store(request: pytest.FixtureRequest) -> S3 | None:
     return request.getfixturevalue("s3") if request.param == "s3" else None
 
 
+def nodes(process: Process) -> set[tuple[int, bool]]:
+    """Return the processes that the command lists, and whether they replicate."""
+    found = json.loads(process.run("cluster", "nodes", "--json").stdout)["nodes"]
+    return {(node["pid"], node["replicates"]) for node in found}
+
+
 def test_who_takes_over_has_the_index_from_the_store(
     two_sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process], store: S3 | None
 ) -> None:
@@ -123,13 +129,22 @@ def test_who_takes_over_has_the_index_from_the_store(
         first.wait_event("committed", len(first.found("committed")) + 5)
         first.kill()
         second.wait_event("index_brought", table=NAME)
+        assert second.found("lease_taken", was_killed=True)
         second.wait_event("committed", 5)
-    second.wait_confirmed(*pair.sources.values())
+        assert nodes(second) == {(first.pid, False), (second.pid, True)}
+        # And back, in order: nobody waits for a lease to end.
+        first.start()
+        first.wait_event("standing_by")
+        second.wait_confirmed(*pair.sources.values())
+        second.begin_stop()
+        first.wait_event("lease_taken", was_killed=False)
+        assert second.wait() == 0, second.report()
     (brought,) = second.found("index_brought")
     assert brought["rows"] >= 2 * ROWS
-    assert not second.found("copied"), "nothing is copied again"
     assert not second.found("index_left")
-    second.terminate()
+    first.wait_confirmed(*pair.sources.values())
+    assert not second.found("copied") + first.found("copied"), "nothing is copied again"
+    first.terminate()
     pair.assert_equal()
 
 

@@ -18,7 +18,8 @@ from tests.support.outages import coordinator_away
 from tests.support.postgres import Database
 from tests.support.process import Process
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(600)]
+# Slow: in test_kept_indexes.py the one that replicates is killed, and the other one gives back, with larger tables.
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 LEASE_S = 8
 
@@ -90,7 +91,6 @@ def test_a_standby_takes_over_from_one_that_was_killed(cluster: Cluster) -> None
     cluster.assert_equal()
 
 
-@pytest.mark.slow
 def test_one_that_slept_through_its_lease_changes_nothing(cluster: Cluster) -> None:
     """All of it sleeps, JVM and workers, as a machine does that is paused: its sockets stay open."""
     cluster.start()
@@ -110,7 +110,6 @@ def test_one_that_slept_through_its_lease_changes_nothing(cluster: Cluster) -> N
     cluster.assert_equal()
 
 
-@pytest.mark.slow
 def test_nobody_replicates_without_a_coordinator(cluster: Cluster) -> None:
     cluster.start()
     with Load(cluster.sources["eu"], 5):
@@ -125,7 +124,6 @@ def test_nobody_replicates_without_a_coordinator(cluster: Cluster) -> None:
     cluster.assert_equal()
 
 
-@pytest.mark.slow
 def test_what_a_person_wants_and_what_is_parked_outlive_the_process_that_had_it(cluster: Cluster) -> None:
     first, second = cluster.first, cluster.second
     cluster.start()
@@ -159,7 +157,6 @@ def test_what_a_person_wants_and_what_is_parked_outlive_the_process_that_had_it(
     assert cluster.coordinator.execute("SELECT count(*) FROM kuvasz.piece") == [(0,)]
 
 
-@pytest.mark.slow
 def test_another_map_takes_nothing_over_from_one_that_lives(cluster: Cluster) -> None:
     first, second = cluster.first, cluster.second
     first.start()
@@ -177,7 +174,6 @@ def test_another_map_takes_nothing_over_from_one_that_lives(cluster: Cluster) ->
     cluster.assert_equal()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_turns_at_random_moments(cluster: Cluster) -> None:
     """Whoever replicates is killed, put to sleep or stopped, again and again, and comes back to stand by."""

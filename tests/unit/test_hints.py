@@ -53,7 +53,7 @@ FOLLOWED = {
     ),
     r"`initial: skip` follows the table": ("integration/test_initial.py", "# As the hints say."),
     r"kuvasz source list": ("integration/test_sources.py", '"list"'),
-    r"kuvasz cluster nodes": ("acceptance/test_standby.py", '"cluster", "nodes"'),
+    r"kuvasz cluster nodes": ("acceptance/test_kept_indexes.py", '"cluster", "nodes"'),
     r"kuvasz map versions|map import|--config sqlite": ("unit/verbs/maps/test_stored.py", '"map", "versions"'),
     r"with --config(, and start again)?$|kuvasz --config map\.yaml": (
         "acceptance/test_first_hour.py", "KUVASZ_CONFIG",

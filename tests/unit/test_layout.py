@@ -103,7 +103,7 @@ ELSEWHERE = {
     "staging/stretch.py": "unit/staging/test_cutter.py",
     # One receives from a real server what the other one tells: each alone says nothing.
     "source/reading/staging.py": "integration/test_staged_stream.py",
-    "verbs/cluster/standby.py": "acceptance/test_standby.py",
+    "verbs/cluster/standby.py": "acceptance/test_kept_indexes.py",
     "verbs/cluster/coordinator.py": "integration/test_cluster_lease.py",
     "verbs/cluster/drain.py": "integration/test_shared_sources.py",
     # One query each, made into values field by field: only a server says whether it is right.
