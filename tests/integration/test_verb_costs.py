@@ -51,7 +51,7 @@ def map_file(database: Database, tmp_path: Path) -> Path:
     return file
 
 
-# What was measured, in yardsticks: 0.7, 2.0, 1.9, 2.1, 3.0; check and plan took twice that when they loaded PyIceberg.
+# What was measured, in yardsticks: 0.7, 2.0, 1.9, 2.1, 3.0; PyIceberg, which check and plan loaded once, doubles it.
 @pytest.mark.parametrize(
     ("verb", "code", "most"),
     [("--help", 0, 1.1), ("config", 0, 2.8), ("status", 1, 2.8), ("check", 0, 3.3), ("plan", 4, 4.2)],

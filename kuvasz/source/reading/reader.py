@@ -168,7 +168,6 @@ class Reader:
 
     async def _run(self) -> None:
         backoff = Backoff(self._options.first_backoff_s, self._options.last_backoff_s)
-        dice = random.Random()  # noqa: S311 - jitter
         furthest = 0
         try:
             while not self._has_to_stop():
@@ -187,7 +186,7 @@ class Reader:
                     if self.received_lsn > furthest or time.monotonic() - begin > self._options.last_backoff_s:
                         backoff.reset()
                     furthest = max(furthest, self.received_lsn)
-                    await self._wait(backoff.next_s(dice.random()))
+                    await self._wait(backoff.next_s(random.random()))  # noqa: S311 - jitter
         finally:
             self.facts.state = ReaderState.STOPPED
 

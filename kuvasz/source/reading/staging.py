@@ -152,7 +152,6 @@ class Staging:
 
     async def _run(self) -> None:
         backoff = Backoff(self._options.first_backoff_s, self._options.last_backoff_s)
-        dice = random.Random()  # noqa: S311 - jitter
         while not self._wake.is_stopping:
             begin = time.monotonic()
             self._wake.failure = None
@@ -165,7 +164,7 @@ class Staging:
             if time.monotonic() - begin > self._options.last_backoff_s:
                 backoff.reset()
             if not self._wake.is_stopping:
-                await self._wake.sleep_until(time.monotonic() + backoff.next_s(dice.random()))
+                await self._wake.sleep_until(time.monotonic() + backoff.next_s(random.random()))  # noqa: S311 - jitter
 
     def _fail(self, error: errors.KuvaszError) -> None:
         self.error = error
