@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kuvasz.errors import KuvaszError, LakeError, place_of
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.model import Delivery, Operations, Relation, Segment, SourcePosition, TableName, TableType, Truncation
+from kuvasz.model import (
+    NOTHING,
+    Delivery,
+    Operations,
+    Relation,
+    Segment,
+    SourcePosition,
+    TableName,
+    TableType,
+    Truncation,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +75,7 @@ class Target:
     key: tuple[str, ...] | None = None  #: the columns that identify a row, if the map names them; with `set`, of it
     place: str = ""  #: where the map has it, for messages
     columns: frozenset[str] | None = None  #: the only source columns to take; None: all
-    exclude: frozenset[str] = frozenset()  #: source columns to leave out
+    exclude: frozenset[str] = NOTHING  #: source columns to leave out
     partition_by: tuple[str, ...] = ()  #: as in the map
     sort_by: tuple[str, ...] = ()
     on_schema_change: str = "evolve"  #: or ``agree``, ``hold`` or ``stop``

@@ -31,7 +31,7 @@ from kuvasz.errors import LakeError, place_of
 from kuvasz.evolve import earlier_notes
 from kuvasz.evolve.known import KnownColumn, SourceColumns, as_seen
 from kuvasz.evolve.sights import SeenColumn, Sight
-from kuvasz.model import UNPROVED, Seen, Uniqueness
+from kuvasz.model import NOTHING, UNPROVED, Seen, Uniqueness
 
 PREFIX = "kuvasz.columns."
 
@@ -254,7 +254,7 @@ class _Shape:
         return Sight(
             seen=Seen(
                 lsn=begin, until=begin + int(until or 0),
-                running=frozenset(map(int, running.split("+"))) if running else frozenset(),
+                running=frozenset(map(int, running.split("+"))) if running else NOTHING,
             ),
             columns=self._seen(int(place), versions, oids) if place else now,
             file=int(file or known.file), attributes=int(attributes or known.attributes),

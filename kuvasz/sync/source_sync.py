@@ -280,10 +280,12 @@ class SourceSync:
         if start.snapshot is not None:
             taken = await self._context.ask(self._parts.copies.server.snapshot, start.snapshot, new)
             new = await FirstCopies(self._context, self._parts.copies).run(new, taken, start.system_id)
-        streamed = {spec.key for spec, _ in start.tables}
-        for spec in source_tables.source.tables:
-            self._parts.stream.begin(spec, is_streamed=spec.key in streamed)
+        self._begin_streams({spec.key for spec, _ in start.tables})
         await self._follow(start, [spec for spec in new if source_tables.state(spec) is not State.ERROR])
+
+    def _begin_streams(self, streamed: set[str]) -> None:
+        for spec in self.tables.source.tables:
+            self._parts.stream.begin(spec, is_streamed=spec.key in streamed)
 
     def _start_over(self) -> None:
         """Have every table copied again under a new slot; each one's rows stay until its new ones replace them.

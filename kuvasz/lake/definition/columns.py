@@ -89,7 +89,10 @@ class Columns:
 
     def fit(self, target: Target, feed: Feed, relation: Relation) -> None:
         """Note that all is done that `evolve` and whoever called it do."""
-        self._fitting[feed.source] = (target, feed, relation, self._definition.schema.schema_id)
+        known = self.shapes.target_of(feed.source)  # one of a fleet, not an equal one per source
+        self._fitting[feed.source] = (
+            known if known == target else target, feed, relation, self._definition.schema.schema_id
+        )  # fmt: skip
 
     def unfit(self, source: str) -> None:
         """Have nothing be noted of a source."""

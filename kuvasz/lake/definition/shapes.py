@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.definition.known_sources import KnownSources
     from kuvasz.lake.executors.expressions import Expressions, Projection
     from kuvasz.model import Relation
-    from kuvasz.modes.shape import Shape
+    from kuvasz.modes.shape import Binding, Shape
     from kuvasz.ports import Feed, Target
 
 
@@ -38,6 +38,7 @@ class Shapes:
         self._known = known
         self._expressions = expressions
         self._targets: dict[str, Target] = {}  #: source -> what the map says for it; see `target_of`
+        self._bindings: dict[tuple[Binding, ...], tuple[Binding, ...]] = {}  #: each once, whose sources are alike
         self._mixed: dict[str, tuple[bool, bool]] = {}  #: source -> as `mix` was told
         self._cached: dict[tuple[str, Relation], Shape] = {}
         self._last: dict[str, tuple[Relation, Shape]] = {}  # by source: to hash a relation takes longer than all else
@@ -47,6 +48,7 @@ class Shapes:
     def forget(self) -> None:
         """Have shapes worked out anew, for the schema or the key is another one."""
         self._cached.clear()
+        self._bindings.clear()
         self._last.clear()
         self._kinds.clear()
         self._kind_of.clear()
@@ -148,7 +150,9 @@ class Shapes:
             bound = dataclasses.replace(bound, family=table.seed)
         found = veil.unveil(view.apply(bound, relation), relation, table.name)
         is_mixed, lacks_rows = self._mixed.get(feed.source, (False, False))
-        return _mixed(found, is_mixed=is_mixed, lacks_rows=lacks_rows) if is_mixed or lacks_rows else found
+        if is_mixed or lacks_rows:
+            found = _mixed(found, is_mixed=is_mixed, lacks_rows=lacks_rows)
+        return dataclasses.replace(found, bindings=self._bindings.setdefault(found.bindings, found.bindings))
 
     def view(self, feed: Feed, relation: Relation) -> Projection:
         """Return how a message looks from this table, under the names that its columns have now.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ from psycopg.rows import namedtuple_row
 
 from kuvasz import lsn
 from kuvasz.errors import SourceError
-from kuvasz.model import LONG, Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
+from kuvasz.model import LONG, NOTHING, Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
 from kuvasz.source import failure
 from kuvasz.source.catalog import key, membership, type_facts
 from kuvasz.source.catalog.key import Key, UniqueIndex
@@ -456,7 +457,7 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
         filter_mark=catalog.lists[row.oid].row_filter if row.oid in catalog.lists else "",
         own_collations=frozenset(
             column.attnum for column in catalog.columns.get(row.oid, ()) if column.has_own_collation
-        ),
+        ) or NOTHING,
     )  # fmt: skip
 
 
@@ -532,9 +533,9 @@ def _sent(oid: int, catalog: _Catalog) -> tuple[int, ...] | None:
 def _columns(oid: int, catalog: _Catalog, chosen: Key, *, are_generated: bool = False) -> tuple[Column, ...]:
     return tuple(
         Column(
-            name=row.name, pg_type=catalog.types[row.type], typmod=row.typmod, is_key=row.name in chosen.columns,
-            attnum=row.attnum, is_nullable=not row.is_not_null, is_grid=row.is_grid,
-            has_default=row.has_default, version=row.version,
+            name=sys.intern(row.name), pg_type=catalog.types[row.type], typmod=row.typmod,
+            is_key=row.name in chosen.columns, attnum=row.attnum, is_nullable=not row.is_not_null,
+            is_grid=row.is_grid, has_default=row.has_default, version=row.version,
             missing=catalog.missing.get((oid, row.name), _missing(row)),
             facts=catalog.facts.get(row.type, ()),
         )

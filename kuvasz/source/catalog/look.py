@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kuvasz import lsn
 from kuvasz.errors import SourceError
-from kuvasz.model import Seen, TableName
+from kuvasz.model import NOTHING, Seen, TableName
 from kuvasz.source import failure
 from kuvasz.source.catalog import introspect
 from kuvasz.source.conninfo import place
@@ -133,7 +133,7 @@ def _running(connection: psycopg.Connection[Any]) -> frozenset[int]:
     whom the look does not show. A snapshot's own list does not: it leaves out whoever is newer than the last that
     ended (manual, table 9.83, pg_snapshot).
     """
-    return frozenset(xid for (xid,) in _execute(connection, _ALL_RUNNING))
+    return frozenset(xid for (xid,) in _execute(connection, _ALL_RUNNING)) or NOTHING
 
 
 def wal_end(connection: psycopg.Connection[Any]) -> int:

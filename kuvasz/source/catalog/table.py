@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from kuvasz.model import Relation, ReplicaIdentity, TableName
+from kuvasz.model import NOTHING, Relation, ReplicaIdentity, TableName
 
 
 class TableKind(enum.Enum):
@@ -79,7 +79,7 @@ class SourceTable:
     row_filter: str = ""  #: the condition by which its publication is to send rows; empty: all of them
     filter_mark: str = ""  #: of the row filter of kuvasz's that it has now, see `kuvasz.source.catalog.membership`
     may_filter: bool = True  #: its server has row filters (version 15)
-    own_collations: frozenset[int] = frozenset()  #: attnums of columns whose collation is none of PostgreSQL's
+    own_collations: frozenset[int] = NOTHING  #: attnums of columns whose collation is none of PostgreSQL's
 
     @property
     def table(self) -> TableName:

@@ -10,7 +10,7 @@ from kuvasz.config import names
 from kuvasz.config.model import Deletes, OnBadValue, Origin
 from kuvasz.config.problem import suggestion
 from kuvasz.config.sources import Source, SourceTableSpec
-from kuvasz.model import Relation, TableName
+from kuvasz.model import NOTHING, Relation, TableName
 from kuvasz.ports import Feed, Target
 from kuvasz.route.hashing import owner_of
 
@@ -192,7 +192,7 @@ def target_of(spec: SourceTableSpec, mask_secret: bytes = b"") -> Target:
         key=spec.config.key,
         place=f"table {names.render_table(spec.table)} of the map",
         columns=None if spec.config.columns is None else frozenset(spec.config.columns),
-        exclude=frozenset(spec.config.exclude or ()),
+        exclude=frozenset(spec.config.exclude or ()) or NOTHING,
         partition_by=spec.config.partition_by,
         sort_by=spec.config.sort_by,
         type=spec.config.type,

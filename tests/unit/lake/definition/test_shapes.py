@@ -35,6 +35,7 @@ def test_shapes_that_differ_in_nothing_but_whose_they_are_are_alike(world: World
     shapes, relation = world.columns.shapes, world.source.catalog()
     eu, us = shapes.of(feed("eu"), relation), shapes.of(feed("us"), relation)
     assert eu != us
+    assert eu.bindings is us.bindings, "of a thousand sources there is one"
     assert shapes.alike(eu) is shapes.alike(us) is eu
     other = shapes.of(feed("ap"), dataclasses.replace(relation, columns=relation.columns[:2]))
     assert shapes.alike(other) is other
