@@ -1,9 +1,9 @@
 """Which lines of kuvasz ran, package by package: printed at the end of a run with `COVERAGE=1`.
 
 From Python 3.12 on the interpreter tells of a line once, which costs next to nothing: all tests are measured. Before,
-it tells of every line each time, which doubles the work of a test; so unit tests alone are, but for those that run
-the same lines with many examples. What numba compiles is left out, and what runs in other processes (a command,
-Spark's tasks) is not seen.
+it tells of every line each time, which doubles the work of a test; so unit tests alone are, each with its first
+parameters, but for those that run the same lines with many examples. What numba compiles is left out, and what runs
+in other processes (a command, Spark's tasks) is not seen.
 
 Measuring begins when this is imported, which has to be before any module of kuvasz is.
 """
@@ -30,6 +30,8 @@ if IS_CHEAP:
     _coverage.set_option("run:core", "sysmon")
 _coverage.start()
 
+_measured: set[tuple[Path, str]] = set()  #: file and name of the tests that were
+
 
 def totals() -> Iterator[tuple[str, int, int]]:
     """Yield each package (modules without one together), how many of its lines ran, and how many it has."""
@@ -45,9 +47,15 @@ def totals() -> Iterator[tuple[str, int, int]]:
 
 
 def is_measured(item: pytest.Item) -> bool:
-    """Return whether a test is measured where that is dear."""
+    """Return whether a test is measured where that is dear: the same with other parameters runs most lines again."""
     is_drawn = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    return ROOT / "tests" / "unit" in item.path.parents and not is_drawn
+    if is_drawn or ROOT / "tests" / "unit" not in item.path.parents:
+        return False
+    test = item.path, getattr(item, "originalname", item.name)
+    if test in _measured:
+        return False
+    _measured.add(test)
+    return True
 
 
 def pytest_collection_finish() -> None:
@@ -88,7 +96,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print one line per package, and one for all."""
-    tests = "all tests" if IS_CHEAP else "unit tests with few examples"
+    tests = "all tests" if IS_CHEAP else "unit tests with few examples, once each,"
     terminalreporter.write_sep("-", f"coverage: lines that {tests} ran in their own process")
     for room, ran, lines in totals():
         terminalreporter.write_line(f"{room:<16} {ran:>6} of {lines:>6}  {ran / lines:>4.0%}")
