@@ -2,7 +2,8 @@
 
 kuvasz's clock runs from the moment its first source streams to the moment the last change is visible in the catalog:
 without the start of Spark, with everything else. `pg_recvlogical` reads the same WAL into /dev/null before and after,
-a bare psycopg loop once.
+a bare psycopg loop once. Both kuvasz and `pg_recvlogical` are measured by a second clock, too, which is the server's:
+from the first slot that is read, with the start of the stream therefore, to the LSN of the last change confirmed.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from typing_extensions import override
 
 from benchmarks import panels, reference, stages
@@ -21,6 +23,7 @@ from benchmarks.run import APPLY_S, START_S
 from benchmarks.sampler import OURS, resident, used
 from benchmarks.scenario import Scenario
 from benchmarks.shapes import SHAPES
+from benchmarks.slot_watch import SlotWatch
 from benchmarks.subject import Group, Subject
 from benchmarks.tpcb import Tpcb
 from benchmarks.workload import Mix, Workload
@@ -38,6 +41,8 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 
 #: Slots of the references, all at the LSN of kuvasz's own.
 _BEFORE, _AFTER, _BARE = "bench_before", "bench_after", "bench_bare"
+
+_CONFIRMED: Final = "drained and confirmed"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,11 +164,13 @@ def drain(stand: Stand, subject: Subject, load: Load, *, with_stages: bool = Fal
     waiting = _waiting(subject)
     stand.say("bare reader")
     found = {"bare reader": reference.bare_reader(_of(waiting, _BARE), rows=rows)}
-    before = _recvlogical(stand, waiting, _BEFORE, rows)
+    goals = _goals(marks)
+    before, *others = _recvlogical(stand, waiting, _BEFORE, rows, goals)
     sinks = stages.drain_all(stand, subject, rows) if with_stages else {}
     lines = {"pg_recvlogical": before.rows_per_second, "bare reader": found["bare reader"].rows_per_second}
     outcome, seconds = drained(stand, subject, marks, lines)
-    after = _recvlogical(stand, waiting, _AFTER, rows)
+    after, *more = _recvlogical(stand, waiting, _AFTER, rows, goals)
+    outcome.add(f"{_CONFIRMED}, ratio to pg_recvlogical", outcome.value(_CONFIRMED) * min(*others, *more) / rows, "")
     found["pg_recvlogical"] = min((before, after), key=lambda run: run.seconds)
     for name, run in found.items():
         outcome.add(name, run.rows_per_second, "rows/s")
@@ -188,19 +195,22 @@ def drained(
     rows = sum(mark.rows for mark in marks.values())
     goals = subject.places({url: mark.lsn for url, mark in marks.items()})
     interval_s = 0.01 if len(goals) == 1 else 0.05
-    with subject.watch(interval_s=interval_s) as watch, subject.start() as run:
+    slots, to_confirm = SlotWatch(subject.urls[0], "kuvasz%"), _goals(marks)
+    with slots, subject.watch(interval_s=interval_s) as watch, subject.start() as run:
         # The first of many: others may begin when it is long at work.
         streaming = run.wait_for("streaming", timeout_s=START_S)
         with stand.sampler(run, interval_s=0.25) as sampler, stand.profiled(run, "backlog"):
             ended = watch.wait_for(goals, timeout_s=APPLY_S, is_alive=run.check)
             last = sampler.mark()
         committed = run.named("committed")
+        slots.wait_for(to_confirm, run.check)
         run.end()
     outcome = Outcome()
     began = streaming[0]["seen_at"]
     seconds = ended - began
     cpu = used(sampler.samples[0], last)
     outcome.add("rows drained", rows / seconds, "rows/s")
+    outcome.add(_CONFIRMED, rows / slots.seconds(to_confirm), "rows/s")
     outcome.add("CPU per row", sum(cpu[kind] for kind in OURS) / rows * 1e6, "µs")
     for kind, spent in cpu.items():
         outcome.add(f"CPU per row, {kind}", spent / rows * 1e6, "µs")
@@ -216,13 +226,23 @@ def drained(
     return outcome, seconds
 
 
-def _recvlogical(stand: Stand, waiting: list[reference.Backlog], slot: str, rows: int) -> Reference:
+def _recvlogical(
+    stand: Stand, waiting: list[reference.Backlog], slot: str, rows: int, goals: Mapping[str, int]
+) -> tuple[Reference, float]:
+    """Return what was found, and the seconds by the server's clock."""
     stand.say(f"pg_recvlogical ({slot})")
     log: Path = stand.folder / "recvlogical.log"
-    done = reference.recvlogical(stand.server, _of(waiting, slot), rows=rows, log=log)
+    with SlotWatch(waiting[0].url, f"{slot}%") as slots:
+        done = reference.recvlogical(stand.server, _of(waiting, slot), rows=rows, log=log)
+        slots.wait_for(goals)
     for backlog in _of(waiting, slot):
         reference.drop_slot(backlog.url, backlog.slot)
-    return done
+    return done, slots.seconds(goals)
+
+
+def _goals(marks: Mapping[str, Mark]) -> dict[str, int]:
+    """Return what is to be confirmed of each database; all of them are of one server."""
+    return {str(conninfo_to_dict(url)["dbname"]): mark.lsn for url, mark in marks.items()}
 
 
 def _of(waiting: list[reference.Backlog], slot: str) -> list[reference.Backlog]:

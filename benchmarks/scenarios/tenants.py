@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import numpy as np
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from typing_extensions import override
 
 from benchmarks import panels
@@ -19,6 +20,7 @@ from benchmarks.outcome import Outcome, WrongResultError
 from benchmarks.run import APPLY_S, AS_USERS_LOG, START_S
 from benchmarks.sampler import OURS, Sample, used
 from benchmarks.scenario import Scenario
+from benchmarks.slot_watch import SlotWatch
 from benchmarks.subject import Group, Subject
 from benchmarks.workload import Workload
 from kuvasz import lsn
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Schemas that one transaction makes.
 _AT_ONCE = 50
-_PATIENCE_S = 120.0
-_LOOK_S = 0.02
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,10 +102,10 @@ class Tenants(Scenario):
     def _updates(self, stand: Stand, url: str, run: Run, outcome: Outcome) -> None:
         """Measure until what has committed is confirmed, which it is once it is visible."""
         stand.say(f"{self.rate:g} updates/s in {self.schemas} schemas for {self.seconds:g} s")
-        confirmed, ended = _Confirmed(url), threading.Event()
+        slot, database, ended = SlotWatch(url), str(conninfo_to_dict(url)["dbname"]), threading.Event()
         marks: list[tuple[float, int]] = []
         random = np.random.default_rng(self.seed)
-        with confirmed, psycopg.connect(url, autocommit=True) as connection:
+        with slot, psycopg.connect(url, autocommit=True) as connection:
             began = time.monotonic()
             for number in range(round(self.rate * self.seconds)):
                 if (ahead := number / self.rate - (time.monotonic() - began)) > 0:
@@ -115,8 +115,8 @@ class Tenants(Scenario):
                 connection.execute(f"UPDATE {place} SET amount = amount + 0.01 WHERE id = {key}")
                 [(wal,)] = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()
                 marks.append((time.time(), lsn.parse(wal)))
-            confirmed.wait_for(marks[-1][1], run)
-        lags = confirmed.lags(marks)
+            slot.wait_for({database: marks[-1][1]}, run.check)
+        lags = slot.lags(database, marks)
         outcome.add("updates made", len(marks) / (marks[-1][0] - marks[0][0]), "rows/s")
         for name, share in (("p50", 50), ("p99", 99), ("worst", 100)):
             outcome.add(f"lag until confirmed, {name}", float(np.percentile(lags, share)), "s")
@@ -136,51 +136,6 @@ class Tenants(Scenario):
         if wrong:
             raise WrongResultError(*wrong)
         return rows
-
-
-class _Confirmed:
-    """How far the only slot of a server is confirmed, and when it was seen; a context manager."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._seen: list[tuple[float, int]] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
-
-    def wait_for(self, place: int, run: Run) -> None:
-        """Wait until an LSN is confirmed.
-
-        Raises:
-            RuntimeError: It takes too long, or kuvasz ended.
-        """
-        end = time.monotonic() + _PATIENCE_S
-        while not self._seen or self._seen[-1][1] < place:
-            run.check()
-            if time.monotonic() > end:
-                raise RuntimeError(f"not confirmed within {_PATIENCE_S:.0f} s\n{run.tail()}")
-            time.sleep(_LOOK_S)
-
-    def lags(self, marks: list[tuple[float, int]]) -> list[float]:
-        """Return how long each mark (epoch seconds, LSN) took, in seconds."""
-        places = np.array([place for _, place in self._seen])
-        first = np.searchsorted(places, [place for _, place in marks])
-        return [self._seen[at][0] - made for at, (made, _) in zip(first.tolist(), marks, strict=True)]
-
-    def __enter__(self) -> _Confirmed:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            while not self._stop.wait(_LOOK_S):
-                [(place,)] = connection.execute(
-                    "SELECT confirmed_flush_lsn::text FROM pg_replication_slots"
-                ).fetchall()
-                self._seen.append((time.time(), lsn.parse(place)))
 
 
 def _add_start(outcome: Outcome, name: str, seconds: float, last: Sample) -> None:

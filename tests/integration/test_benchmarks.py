@@ -25,9 +25,10 @@ pytestmark = pytest.mark.postgres
 
 #: Copies the tables whole, again and again: slow and simple, and right unless told to lose a row.
 _STAND_IN = """
-import json, signal, sys, time
+import json, signal, struct, sys, time
 from pathlib import Path
 import psycopg, pyarrow as pa
+from psycopg import pq
 from pyiceberg.catalog import load_catalog
 
 loses_a_row = {loses_a_row}
@@ -76,6 +77,22 @@ def copy(group, table, spec):
 def copy_all():
     return [copy(group, *entry) for group in given["databases"] for entry in group["tables"].items()]
 
+class Slot:
+    def __init__(self, url):
+        self.session = psycopg.connect(url, autocommit=True)
+        name = "kuvasz_" + self.session.info.dbname
+        self.stream = pq.PGconn.connect(psycopg.conninfo.make_conninfo(url, replication="database").encode())
+        options = "(proto_version '1', publication_names 'kuvasz_bench')"
+        started = self.stream.exec_(f"START_REPLICATION SLOT {{name}} LOGICAL 0/0 {{options}}".encode())
+        assert started.status == pq.ExecStatus.COPY_BOTH, self.stream.error_message
+
+    def place(self):
+        return int(self.session.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()[0])
+
+    def confirm(self, place):
+        self.stream.put_copy_data(struct.pack(">cQQQQB", b"r", place, place, place, 0, 0))
+        self.stream.flush()
+
 def stop(*_):
     sys.exit(0)
 
@@ -86,16 +103,23 @@ if "--until-caught-up" in sys.argv:
         with psycopg.connect(url, autocommit=True) as connection:
             if not connection.execute("SELECT FROM pg_publication").fetchall():
                 connection.execute("CREATE PUBLICATION kuvasz_bench FOR ALL TABLES")
+            name = "kuvasz_" + connection.info.dbname
+            if not connection.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchall():
+                connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
     loses_a_row, lost = 0, loses_a_row
     for table, rows in copy_all():
         for _ in given["databases"][0]["urls"]:
             say("copied", table=table, rows=rows, seconds=1.0)
 else:
+    slots = [Slot(url) for url in urls]
     for url in urls:
         say("streaming", source=url)
     while True:
+        places = [slot.place() for slot in slots]
         for table, rows in copy_all():
             say("committed", table=table, rows=rows, seconds=0.01)
+        for slot, place in zip(slots, places):
+            slot.confirm(place)
         time.sleep(0.05)
 """
 
@@ -127,6 +151,8 @@ def test_the_quick_run_measures_prints_and_draws(stand_in, tmp_path, capsys):
     assert "quick (rows=2000 changes=1000 " in printed
     assert found["rows copied"] == 2000.0  # the stand-in says that it took one second
     assert found["backlog: rows drained"] > 1001 / 60
+    assert found["backlog: drained and confirmed"] > 1001 / 120
+    assert "backlog: drained and confirmed, ratio to pg_recvlogical" in found  # which is over between two looks
     assert 0 < found["steady: lag p50"] <= found["steady: lag p99"] <= found["steady: lag worst"] < 60
     assert 0 < found["steady: changes made"] < 210
     assert found["backlog: CPU per row, driver"] > 0
