@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kuvasz.errors import Retry
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.source.reading.facts import ReaderState
@@ -66,14 +68,16 @@ class CatchingUp:
         return all(self._has_all(sync) for sync in self._sources.all if not self._sources.is_hopeless(sync))
 
     def _has_all(self, sync: SourceSync) -> bool:
+        # Before any state: a look that has a table begin anew says so first, then that nobody has to wait for it.
+        put_off = frozenset().union(*sync.tables.put_off.values())
         if sync.target_lsn is None or not sync.is_streaming or sync.reader is None:
             return False
         name = sync.source.name
         if self._progress.received_lsn(name) < sync.target_lsn or self._progress.pending(name):
             return False
-        return not any(self._is_to_come(sync, state) for state in self._states.snapshot(name))
+        return not any(self._is_to_come(state, put_off) for state in self._states.snapshot(name))
 
-    def _is_to_come(self, sync: SourceSync, state: TableState) -> bool:
+    def _is_to_come(self, state: TableState, put_off: Collection[str]) -> bool:
         """Whether a table lacks what comes by itself.
 
         Its error passes, what it follows is yet to begin, what is parked of it is being applied, or the next look
@@ -85,8 +89,7 @@ class CatchingUp:
             return False
         if state.state is State.CATCHING_UP and not self._hears(state):
             return True
-        is_put_off = any(state.key in keys for keys in sync.tables.put_off.values())
-        return is_put_off or self._lot.has(state.target, state.source)
+        return state.key in put_off or self._lot.has(state.target, state.source)
 
 
 __all__ = ["CatchingUp"]

@@ -263,7 +263,8 @@ class PartitionWatch:
     def _settle(self, spec: SourceTableSpec) -> None:
         """Have a job wait for no later look at a table, unless the stream has told of its partitions since."""
         put_off = self._source_tables.put_off[Evidence.PARTITIONS]
-        put_off.discard(spec.key)
+        if not self._notes.has_told(spec):  # else a job might end in between
+            put_off.discard(spec.key)
         if self._notes.has_told(spec):
             put_off.add(spec.key)
 

@@ -137,6 +137,26 @@ def test_everything_is_not_there_while_a_look_is_put_off(world: World) -> None:
     assert world.catching_up.is_done
 
 
+def test_everything_is_not_there_if_a_look_ends_meanwhile_that_has_a_table_compared(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that the table begins anew, then that nobody has to wait for it; in a thread of its own."""
+    world.receive(600)
+    assert world.state is State.STREAMING
+    (state,) = [one for one in world.states.snapshot() if one.target == "shop.items"]
+    world.put_off.add(state.key)
+    snapshot = world.states.snapshot
+
+    def then_it_ends(source: str) -> Any:
+        found = snapshot(source)
+        world.states.set("shop.items", world.name, State.NEW)
+        world.put_off.clear()
+        return found
+
+    monkeypatch.setattr(world.states, "snapshot", then_it_ends)
+    assert not world.catching_up.is_done
+
+
 def test_everything_is_not_there_while_a_table_lacks_what_is_parked_of_it(world: World) -> None:
     world.receive(500, routed=500)
     world.progress.durable(world.name, 0, 500, 1)
