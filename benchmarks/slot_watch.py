@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psycopg
@@ -35,7 +35,6 @@ class SlotWatch:
         self._active_at: dict[str, float] = {}  #: database -> epoch seconds
         self._seen: dict[str, list[tuple[float, int]]] = {}  #: database -> when which LSN was confirmed
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="slot-watch", daemon=True)
 
     def wait_for(self, goals: Mapping[str, int], is_alive: Callable[[], None] = lambda: None) -> None:
         """Wait until LSNs are confirmed.
@@ -73,6 +72,9 @@ class SlotWatch:
         return next(at for at, confirmed in seen if confirmed >= place)
 
     def __enter__(self) -> SlotWatch:
+        connection = psycopg.connect(self._url, autocommit=True)
+        self._look(connection)  # before anything happens: who reads a slot between two looks is told by its LSN alone
+        self._thread = threading.Thread(target=self._run, args=(connection,), name="slot-watch", daemon=True)
         self._thread.start()
         return self
 
@@ -80,16 +82,19 @@ class SlotWatch:
         self._stop.set()
         self._thread.join()
 
-    def _run(self) -> None:
-        with psycopg.connect(self._url, autocommit=True) as connection:
+    def _run(self, connection: psycopg.Connection[Any]) -> None:
+        with connection:
             while not self._stop.wait(_LOOK_S):
-                for database, is_active, place in connection.execute(_SLOTS, (self._names,)).fetchall():
-                    at, seen = time.time(), self._seen.setdefault(database, [])
-                    is_other = not seen or seen[-1][1] != place
-                    if is_active or (seen and is_other):  # who read it between two looks is not seen at it
-                        self._active_at.setdefault(database, at)
-                    if is_other:
-                        seen.append((at, int(place)))
+                self._look(connection)
+
+    def _look(self, connection: psycopg.Connection[Any]) -> None:
+        for database, is_active, place in connection.execute(_SLOTS, (self._names,)).fetchall():
+            at, seen = time.time(), self._seen.setdefault(database, [])
+            is_other = not seen or seen[-1][1] != place
+            if is_active or (seen and is_other):
+                self._active_at.setdefault(database, at)
+            if is_other:
+                seen.append((at, int(place)))
 
 
 __all__ = ["SlotWatch"]
