@@ -165,12 +165,13 @@ def drain(stand: Stand, subject: Subject, load: Load, *, with_stages: bool = Fal
     stand.say("bare reader")
     found = {"bare reader": reference.bare_reader(_of(waiting, _BARE), rows=rows)}
     goals = _goals(marks)
-    before, *others = _recvlogical(stand, waiting, _BEFORE, rows, goals)
+    before, before_s = _recvlogical(stand, waiting, _BEFORE, rows, goals)
     sinks = stages.drain_all(stand, subject, rows) if with_stages else {}
     lines = {"pg_recvlogical": before.rows_per_second, "bare reader": found["bare reader"].rows_per_second}
     outcome, seconds = drained(stand, subject, marks, lines)
-    after, *more = _recvlogical(stand, waiting, _AFTER, rows, goals)
-    outcome.add(f"{_CONFIRMED}, ratio to pg_recvlogical", outcome.value(_CONFIRMED) * min(*others, *more) / rows, "")
+    after, after_s = _recvlogical(stand, waiting, _AFTER, rows, goals)
+    ratio = outcome.value(_CONFIRMED) * min(before_s, after_s) / rows
+    outcome.add(f"{_CONFIRMED}, ratio to pg_recvlogical", ratio, "")
     found["pg_recvlogical"] = min((before, after), key=lambda run: run.seconds)
     for name, run in found.items():
         outcome.add(name, run.rows_per_second, "rows/s")

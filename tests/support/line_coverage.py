@@ -51,11 +51,12 @@ def is_measured(item: pytest.Item) -> bool:
     is_drawn = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
     if is_drawn or ROOT / "tests" / "unit" not in item.path.parents:
         return False
-    test = item.path, getattr(item, "originalname", item.name)
-    if test in _measured:
-        return False
-    _measured.add(test)
-    return True
+    return test_of(item) not in _measured
+
+
+def test_of(item: pytest.Item) -> tuple[Path, str]:
+    """Return file and name of a test, which are the same for all its parameters."""
+    return item.path, getattr(item, "originalname", item.name)
 
 
 def pytest_collection_finish() -> None:
@@ -69,6 +70,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Measure a test with its fixtures."""
     if IS_CHEAP or not is_measured(item):
         return (yield)
+    _measured.add(test_of(item))
     _coverage.start()
     try:
         return (yield)
