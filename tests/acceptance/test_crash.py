@@ -24,7 +24,7 @@ def scene(two_sources: dict[str, Database], new_process: Callable[..., Process])
 
 
 @pytest.mark.timeout(600)
-def test_killed_in_the_copy_and_before_a_commit_then_stopped_and_in_the_end_there_is_nothing_to_do(
+def test_killed_in_the_copy_and_around_the_commit_then_stopped_and_in_the_end_there_is_nothing_to_do(
     scene: Scene,
 ) -> None:
     process = scene.process
@@ -38,6 +38,7 @@ def test_killed_in_the_copy_and_before_a_commit_then_stopped_and_in_the_end_ther
         again = {(event["source"], event["table"]) for event in process.found("copied")}
         assert again, "the copies went on"
         assert not copied & again, "a finished table is not copied again"
+        scene.killed_at("after_durable:kill:9")
         process.start()
         process.wait_event("committed", 10)
         assert process.terminate() < 30  # in the middle of the stream
