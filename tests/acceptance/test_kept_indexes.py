@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from tests.support import oracle
+from tests.support import catalogs, oracle
 from tests.support.failpoints import KEEPING
 from tests.support.lake import group
 from tests.support.load import TABLE, TABLES, Load, fill_tables
@@ -36,7 +36,7 @@ def two_databases(postgres18: EmbeddedPostgres) -> Iterator[dict[str, Database]]
 
 
 class Pair:
-    """One that replicates, and one that stands by; indexes are where they are by default, or in a store.
+    """One that replicates, and one that stands by; indexes are beside the tables, as by default, or in a store.
 
     Args:
         sources: The sources by their sids, with empty tables.
@@ -62,6 +62,8 @@ class Pair:
         cluster = {"coordinator": coordinator.url, "lease": f"{lease_s}s"}
         if store is not None:
             cluster["indexes"] = f"s3://{store.bucket}/{self.first.folder.name}"
+        elif catalogs.KIND == "rest":  # of which it has to be said
+            cluster["indexes"] = str(self.first.folder / "wh" / "_kuvasz" / "indexes")
         self.first._cluster = cluster
         self.first.write_map(groups)
         self.second = new_process(groups, cluster=cluster, lake=lake, lake_of=self.first)
