@@ -16,7 +16,7 @@ import pytest
 from typing_extensions import override
 
 from kuvasz.demo.postgres import EmbeddedPostgres
-from tests.support import scratch
+from tests.support import client_ports, scratch
 from tests.support.postgres import create_database, drop_database
 from tests.support.process import Process
 from tests.support.rest_catalog import rest_server
@@ -33,7 +33,7 @@ in_a_file = pytest.mark.skipif(KIND != "sqlite", reason="it is about a catalog i
 
 #: Sessions of a JVM at a catalog, by the name that its driver gives itself.
 _OF_JVM = (
-    "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND usename = %s"
+    "SELECT client_port FROM pg_stat_activity WHERE datname = current_database() AND usename = %s"
     " AND application_name LIKE 'PostgreSQL JDBC%%'"
 )
 
@@ -117,8 +117,11 @@ def _in_postgres(server: EmbeddedPostgres, _: Path) -> Iterator[Catalog]:
     own_by_keeper(database)
     address = f"127.0.0.1:{server.port}/{database.name}"
 
+    def asking() -> set[int]:
+        return {port for (port,) in database.execute(_OF_JVM, (CATALOG_USER,))}
+
     def settle() -> None:
-        wait_until(lambda: not database.execute(_OF_JVM, (CATALOG_USER,)), "sessions of the killed JVM end")
+        wait_until(lambda: asking() <= client_ports.of_the_living(), "sessions of the killed JVM end")
 
     lake = {
         "uri": f"jdbc:postgresql://{address}",

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import flask
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 from typing_extensions import override
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from kuvasz.config.model import Config
+from tests.support import client_ports
 from tests.support.lake import LakeFolder
 from tests.support.vending.admission import Admission
 from tests.support.vending.catalog import RestCatalog, application
@@ -87,9 +87,8 @@ class RestServer:
         return self.faults.pop(0)(lambda: self.catalog.commit_all(changes)) if changes and self.faults else None
 
     def settle(self) -> None:
-        """Wait until all is done that others had asked, who are gone: what this process asks keeps connections."""
-        mine = {one.laddr.port for one in psutil.Process().net_connections("tcp") if one.laddr}
-        wait_until(lambda: self._clients <= mine, "what those asked is done")
+        """Wait until all is done that those had asked who are gone."""
+        wait_until(lambda: set(self._clients) <= client_ports.of_the_living(), "what those asked is done")
 
     def close(self) -> None:
         """End it."""
