@@ -227,6 +227,7 @@ def killed_while_it_rejects(process: Process, misfits: Misfits, *points: str) ->
     assert process.wait() == 0, process.report()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_each_row_that_does_not_fit_is_written_down_over_kills_and_comes_back_when_the_map_is_mended(
     database: Database, process: Process

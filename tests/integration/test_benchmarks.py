@@ -160,6 +160,7 @@ def test_the_quick_run_measures_prints_and_draws(stand_in, tmp_path, capsys):
     assert (tmp_path / "out" / "quick.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_run_that_loses_a_row_prints_no_result(stand_in, tmp_path, capsys):
     stand_in(loses_a_row=1)
 

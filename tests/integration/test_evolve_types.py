@@ -323,6 +323,7 @@ def assert_models(pipeline: Pipeline, observers: dict[str, Observer], at: dict[t
             oracle.assert_equal(oracle.Rows(columns=tuple(names), rows=expected), lake, key=("sid", "k"))
 
 
+@pytest.mark.slow
 def test_a_clone_without_a_key_follows_every_change(database: Database, lake_folder: LakeFolder) -> None:
     names = [name for name in CASES if name != "identity"]
     tables = Tables(database, names, has_key=False)

@@ -59,12 +59,12 @@ FOREVER = 1 << 64
 CUT_BYTES = 8192
 SECRET = "a secret of these tests alone"
 #: Between them they draw every table type, both formats and every kind of option.
-SEEDS = (8, 39, 67, 122)
+SEEDS = (39, 67, 122)
 #: One that takes a quarter of the time of the others.
 QUICK_SEED = 39
 #: With the slow tests: between all of them every way to go on, tables without a key, expressions that fail, and rows
 #: that are too large.
-MORE_SEEDS = (13, 26, 34, 31, 163, 1358)
+MORE_SEEDS = (8, 13, 26, 34, 31, 163, 1358)
 #: Documented stops (docs/schema-changes.md) of tables that are not copied again by themselves.
 _FOR_A_PERSON = (
     "is not proved by what the catalog showed", "the source has rewritten its values, and rows are identified by it",

@@ -161,12 +161,20 @@ def test_whole_rows_of_a_large_transaction_while_another_source_is_looked_at(
 @pytest.mark.parametrize(
     ("options", "view"),
     [
-        ({"filter": "n <> 2 AND ratio > 0.75"}, "SELECT * FROM bare WHERE n <> 2 AND ratio > 0.75"),
+        pytest.param(
+            {"filter": "n <> 2 AND ratio > 0.75"},
+            "SELECT * FROM bare WHERE n <> 2 AND ratio > 0.75",
+            marks=pytest.mark.slow,
+        ),
         (
             {"filter": "n <> 2", "set": {"n": "n", "big": "length(body) > 100"}},
             "SELECT n, length(body) > 100 AS big FROM bare WHERE n <> 2",
         ),
-        ({"set": {"name": "upper(name)", "tags": "tags"}}, "SELECT upper(name) AS name, tags FROM bare"),
+        pytest.param(
+            {"set": {"name": "upper(name)", "tags": "tags"}},
+            "SELECT upper(name) AS name, tags FROM bare",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_whole_rows_with_expressions(database: Database, lake_folder: LakeFolder, options: dict, view: str) -> None:

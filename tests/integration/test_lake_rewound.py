@@ -248,7 +248,7 @@ class Rewind:
             assert self._table(name).properties["kuvasz.gap.shop_eu"], name
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_every_type_is_repaired_or_says_what_it_lacks(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_running: bool
 ) -> None:
@@ -282,7 +282,7 @@ def test_every_type_is_repaired_or_says_what_it_lacks(
             rewind.check()
 
 
-@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize("is_running", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_catalog_from_before_a_table_was_parked(
     filled: Database, lake_folder: LakeFolder, *, is_running: bool
 ) -> None:
@@ -311,7 +311,7 @@ def test_a_catalog_from_before_a_table_was_parked(
             assert_equal(pipeline, filled)
 
 
-@pytest.mark.parametrize("kind", ["clone", "history"])
+@pytest.mark.parametrize("kind", ["clone", pytest.param("history", marks=pytest.mark.slow)])
 def test_what_verify_has_mended_is_missed_as_well(
     filled: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

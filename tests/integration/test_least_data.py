@@ -161,6 +161,7 @@ COMPUTED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_where_values_are_that_expressions_look_at(
     database: Database, lake_folder: LakeFolder, log_file: Path
 ) -> None:

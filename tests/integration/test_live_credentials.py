@@ -35,6 +35,7 @@ def endpoint() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_other_keys_count_without_a_restart(
     database: Database, new_store_process: Callable[..., StoreProcess], endpoint: str, tmp_path: Path

@@ -323,7 +323,9 @@ def test_a_table_is_laid_out_otherwise_and_its_rows_stay(
         world.assert_equal(both, "items", "others")
 
 
-@pytest.mark.parametrize(("kind", "is_killed"), [("history", True), ("changelog", False)])
+@pytest.mark.parametrize(
+    ("kind", "is_killed"), [("history", True), pytest.param("changelog", False, marks=pytest.mark.slow)]
+)
 def test_a_clone_becomes_a_table_of_another_type(
     database: Database, second: Database, lake_folder: LakeFolder, kind: str, *, is_killed: bool
 ) -> None:

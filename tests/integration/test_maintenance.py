@@ -37,6 +37,7 @@ EAGER = {"interval": "100ms", "min_files": 2, "max_dead_percent": 10, "target_fi
          "snapshot_age": "1s", "snapshots_kept": 3}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_table_stays_in_shape_while_its_stream_goes_on(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(ITEMS)
     database.execute("INSERT INTO items SELECT i, 0, 'item ' || i FROM generate_series(1, 2000) i")

@@ -79,7 +79,10 @@ def rows(pipeline: Pipeline, table: str) -> Counter[tuple[str, int]]:
 
 
 # Slow: tests/contract/test_one_bad_source.py has all types with each run.
-@pytest.mark.parametrize("table_type", ["clone", pytest.param("append", marks=pytest.mark.slow), "history"])
+@pytest.mark.parametrize(
+    "table_type",
+    ["clone", pytest.param("append", marks=pytest.mark.slow), pytest.param("history", marks=pytest.mark.slow)],
+)
 def test_one_bad_source_of_three_stops_for_itself(
     sources: dict[str, Database], lake_folder: LakeFolder, table_type: str
 ) -> None:

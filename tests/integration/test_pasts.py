@@ -151,7 +151,7 @@ def test_suspects_and_truncates_from_before_a_server_was_put_back_explain_nothin
         wait_equal(pipeline, database, ["events", "others"])
 
 
-@pytest.mark.parametrize("is_up", [True, False])
+@pytest.mark.parametrize("is_up", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_partition_that_an_old_primary_attached_is_looked_at_where_a_new_one_did_so(
     database: Database, lake_folder: LakeFolder, looks: Looks, is_up: bool
 ) -> None:

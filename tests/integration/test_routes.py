@@ -107,7 +107,7 @@ CLOSED = {name: value for name, value in ROUTE.items() if name != "rest"}
 NO_TARGET = "has no target: `route` neither allows it nor has a `rest`"
 
 
-@pytest.mark.parametrize("kind", ["clone", "history"])
+@pytest.mark.parametrize("kind", ["clone", pytest.param("history", marks=pytest.mark.slow)])
 def test_values_without_a_target_are_rejected_where_nothing_takes_the_rest(
     database: Database, lake_folder: LakeFolder, kind: str
 ) -> None:
@@ -247,6 +247,7 @@ def test_rows_that_keep_large_values_need_replica_identity_full_to_move(
         assert_equal(pipeline, database)
 
 
+@pytest.mark.slow
 def test_types_that_keep_the_past_and_partitioned_tables_have_routes(
     database: Database, lake_folder: LakeFolder
 ) -> None:

@@ -152,6 +152,7 @@ def check_other_types(kuvasz: Run) -> None:
     assert kuvasz("--table", "prices", "--key", "4711")[0] == 1
 
 
+@pytest.mark.slow
 def test_members_are_told_apart_and_what_was_expired_is_said(
     database: Database, lake_folder: LakeFolder, kuvasz: Run
 ) -> None:

@@ -46,7 +46,7 @@ def streamed(database: Database, lake_folder: LakeFolder) -> Iterator[tuple[Benc
         yield bench, pipeline
 
 
-@pytest.mark.parametrize("step", ["_mend", "_commit"])
+@pytest.mark.parametrize("step", [pytest.param("_mend", marks=pytest.mark.slow), "_commit"])
 def test_a_missing_row_that_is_deleted_meanwhile_does_not_come_back(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -94,7 +94,10 @@ MISSING = "DELETE FROM LAKE.items WHERE id = 11"
 CHANGED = "UPDATE LAKE.items SET n = CASE id WHEN 12 THEN 77 ELSE n END WHERE id IN (12, 13)"
 
 
-@pytest.mark.parametrize(("by", "damage"), [("verify", MISSING), ("verify", CHANGED), ("resync", MISSING)])
+@pytest.mark.parametrize(
+    ("by", "damage"),
+    [("verify", MISSING), pytest.param("verify", CHANGED, marks=pytest.mark.slow), ("resync", MISSING)],
+)
 def test_what_another_has_mended_meanwhile_is_not_mended_twice(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, by: str, damage: str
 ) -> None:
@@ -121,7 +124,7 @@ def test_what_another_has_mended_meanwhile_is_not_mended_twice(
         pipeline.assert_equal("items", source_rows(database.url, "items"))
 
 
-@pytest.mark.parametrize("is_stopped", [False, True])
+@pytest.mark.parametrize("is_stopped", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_missing_row_does_not_come_back_that_a_kuvasz_deletes_which_is_started_meanwhile(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_stopped: bool
 ) -> None:
@@ -155,7 +158,7 @@ def test_a_missing_row_does_not_come_back_that_a_kuvasz_deletes_which_is_started
         again.stop()
 
 
-@pytest.mark.parametrize("step", ["_aligned", "_commit"])
+@pytest.mark.parametrize("step", [pytest.param("_aligned", marks=pytest.mark.slow), "_commit"])
 def test_nothing_is_mended_by_a_map_that_has_changed_meanwhile(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
