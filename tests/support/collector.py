@@ -62,7 +62,7 @@ def collecting(status: int = 200) -> Iterator[Collector]:
             """Say nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     collector.url = f"http://127.0.0.1:{server.server_port}"
     try:

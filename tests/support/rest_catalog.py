@@ -70,7 +70,9 @@ class RestServer:
         handler = _noting(self._clients)
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=handler)
         self.uri = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="rest catalog", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="rest catalog", daemon=True
+        )  # fmt: skip
         self._thread.start()
 
     def _note(self) -> Any:
