@@ -92,8 +92,8 @@ mutations: setup-dev ## each durable fact of continuity left out in turn: tests 
 	@$(MAKE) --no-print-directory jars
 	@home=$$(scripts/java.sh) && JAVA_HOME="$$home" exec $(PYTHON) -m pytest -v $(PYTEST_ARGS) tests/mutations
 
-test-unit: setup-dev ## the tests that need neither a server, Spark nor a process, with fewer examples; `make test` has all
-	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres and not process" --hypothesis-profile=quick \
+test-unit: setup-dev ## the tests that need neither a server, Spark nor a process and look at what runs, with fewer examples
+	@exec $(PYTHON) -m pytest -q -m "not slow and not postgres and not process and not text" --hypothesis-profile=quick \
 		-n $(UNIT_WORKERS) $(BY_FILE) tests/unit $(PYTEST_ARGS)
 
 soak: setup-dev ## load, faults, schema changes and maintenance at once for MINUTES=60; SEED= draws them as before

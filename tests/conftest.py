@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # many. New ones are found at the desk.
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("desk", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=30)  # `make test-unit`; see support/examples.py
+settings.register_profile("quick", deadline=None, max_examples=10)  # `make test-unit`; see support/examples.py
 if "HYPOTHESIS_PROFILE" not in os.environ:
     settings.load_profile("ci" if os.environ.get("CI") else "desk")
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 _TIMES = int(os.environ.get("EXAMPLES", "1"))
 
 #: The share of them that `make test-unit` tries.
-_QUICK_SHARE = 0.3
+_QUICK_SHARE = 0.1
 
 
 def examples(count: int) -> int:

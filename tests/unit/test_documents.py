@@ -9,6 +9,8 @@ import pytest
 
 from tests.support import outward_links, rooms
 
+pytestmark = pytest.mark.text
+
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
 OF_THE_CODE = [

@@ -19,6 +19,8 @@ from kuvasz.config.written.map_file import MapFile
 from kuvasz.errors import ConfigError
 from tests.support.commands import arguments, inline, is_taken
 
+pytestmark = pytest.mark.text
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

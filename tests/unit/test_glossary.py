@@ -6,7 +6,11 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.source_code import files, nodes
+
+pytestmark = pytest.mark.text
 
 ROOT = Path(__file__).parents[2]
 

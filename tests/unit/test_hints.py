@@ -16,6 +16,8 @@ from kuvasz.config.model import Config
 from tests.support import command_list, error_list
 from tests.support.commands import is_taken
 
+pytestmark = pytest.mark.text
+
 ROOT = Path(__file__).parents[1]
 
 

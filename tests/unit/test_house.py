@@ -17,6 +17,8 @@ import pytest
 from kuvasz.events import Event
 from tests.support.source_code import nodes, tree
 
+pytestmark = pytest.mark.text
+
 ROOT = Path(__file__).parents[2] / "kuvasz"
 FILES = sorted(file for file in ROOT.rglob("*.py") if "__pycache__" not in file.parts)
 

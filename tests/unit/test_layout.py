@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.text
+
 ROOT = Path(__file__).parents[2]
 
 #: Module -> the tests that try it, because alone it does nothing that could be told right from wrong.

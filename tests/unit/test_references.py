@@ -9,6 +9,8 @@ import pytest
 from kuvasz.errors import KuvaszError
 from tests.support import command_list, error_list, event_list, generated, log_schema, metric_list, route_list
 
+pytestmark = pytest.mark.text
+
 #: Kinds that nothing raises: all others stand in their tree, and who starts nothing ends with the exit code of one.
 SILENT = {"KuvaszError", "CheckError"}
 

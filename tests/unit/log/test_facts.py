@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kuvasz.log.facts import FACTS
 from tests.support import log_schema
+
+pytestmark = pytest.mark.text
 
 #: Facts that are put together first -> what they have.
 GATHERED = {

@@ -18,6 +18,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 from kuvasz.lake.java import versions
 from supply import sbom
 
+pytestmark = pytest.mark.text
+
 
 @pytest.fixture(scope="module")
 def text() -> str:

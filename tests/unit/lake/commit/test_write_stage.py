@@ -18,6 +18,7 @@ from kuvasz.lake.executors.tasks import ChunkDone
 from kuvasz.lake.files.file_io import file_io
 from kuvasz.model import Operations, Segment, TableType, Truncation
 from tests.support.changes import ITEMS, SAME, TARGET, Sender, again, delete, feed, insert, target, update, work
+from tests.support.examples import examples
 from tests.support.local_lake import LocalWorld
 
 OTHER = "shop.others"
@@ -124,7 +125,7 @@ def test_a_flood_of_truncations_shows_the_same_as_one_by_one(
         made.lake.close()
         return rows
 
-    for seed in range(6):
+    for seed in range(examples(6)):
         commits = _flooded(random.Random(seed))  # noqa: S311 (no secret)
         found = shown(tmp_path / f"{seed}", commits)
         with monkeypatch.context() as patch:

@@ -36,6 +36,7 @@ from kuvasz.sync.tables.source_logs import SourceLogs
 from kuvasz.worker.flush import FlushPolicy
 from kuvasz.worker.worker import Worker
 from tests.support.changes import ITEMS, TARGET, Sender, feed, insert, relation, target
+from tests.support.examples import examples
 from tests.support.stalls import stalls
 from tests.support.waiting import PATIENCE_S
 
@@ -597,12 +598,12 @@ def live(folder: Path, seed: int) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_whatever_happens_every_change_is_applied_once(tmp_path: Path, seed: int) -> None:
     live(tmp_path, seed)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("PARKINGS", "4"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("PARKINGS", examples(4)))))
 def test_whoever_is_overtaken_every_change_is_applied_once(tmp_path: Path, seed: int) -> None:
     with stalls(seed, 0.003):
         live(tmp_path, seed)
