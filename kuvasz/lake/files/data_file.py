@@ -83,9 +83,11 @@ class DataFileWriter:
         self._schema = schema
         self._io = file_io(properties, path)
         self._stream = self._io.new_output(path).create(overwrite=True)
+        self._footers: list[pq.FileMetaData] = []  # once it is closed
         self._writer = pq.ParquetWriter(
             self._stream,
             _stored(schema),
+            metadata_collector=self._footers,
             compression=layout.codec,
             compression_level=layout.level,
             use_dictionary=False,
@@ -167,10 +169,15 @@ class DataFileWriter:
             "null-value-counts": _map({number: int(self._nulls[index]) for number, index, _ in flat}),
             "lower-bounds": _map(lower),
             "upper-bounds": _map(upper),
-            "split-offsets": [4],
+            "split-offsets": _row_group_offsets(self._footers[0]),
             "sort-order-id": self._layout.order_id,
         }
         return json.dumps(facts)
+
+
+def _row_group_offsets(footer: pq.FileMetaData) -> list[int]:
+    """Return where a file's row groups begin: readers share it no finer (Iceberg spec, ``split_offsets``)."""
+    return [footer.row_group(number).column(0).data_page_offset for number in range(footer.num_row_groups)]
 
 
 @contextlib.contextmanager

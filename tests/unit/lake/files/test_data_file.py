@@ -124,6 +124,16 @@ def test_rows_are_read_by_position_over_row_groups(grouped: str, positions: list
     assert found.column("later").null_count == len(positions)
 
 
+def test_readers_may_share_a_file_by_its_row_groups(tmp_path: Path) -> None:
+    schema = pa.schema([field("id", pa.int64()), field("name", pa.string(), 2)])
+    rows = 300_000
+    file = write(tmp_path, pa.table([range(rows), ["a"] * rows], schema=schema))
+    offsets = json.loads(file.json)["split-offsets"]
+    footer = pq.read_metadata(file.path.removeprefix("file://"))
+    starts = [footer.row_group(number).to_dict()["columns"][0]["data_page_offset"] for number in range(3)]
+    assert (footer.num_row_groups, offsets, offsets[0]) == (3, starts, 4)
+
+
 def test_rows_are_read_into_wider_types(tmp_path: Path) -> None:
     schema = pa.schema([field("a", pa.int32()), field("b", pa.decimal128(5, 2), 2), field("c", pa.float32(), 3)])
     rows = pa.table([[1, None], [decimal.Decimal("1.25"), None], [0.1, None]], schema=schema)
