@@ -354,7 +354,6 @@ def test_rejected_rows_are_found_by_a_key_that_does_not_fit_and_others_are_told(
     assert erase("2", "2024-01-01")["other_tables"] == ["_kuvasz.rejects"], "nobody looked there"
 
 
-@pytest.mark.slow
 def test_an_erasure_of_rejected_rows_is_killed_and_its_receipt_tells_of_all_that_went(
     database: Database, lake_folder: LakeFolder
 ) -> None:
