@@ -203,7 +203,7 @@ class Times:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_version", [3, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("format_version", [3, 2])
 def test_all_types_are_read_as_they_were_through_compaction_columns_keys_and_a_restart(
     database: Database, lake_folder: LakeFolder, kuvasz: Run, format_version: int
 ) -> None:

@@ -46,12 +46,6 @@ def any_version(request: pytest.FixtureRequest) -> Iterator[Database]:
     drop_database(created)
 
 
-#: What takes long is done with the newest one; slow: with all.
-newest = pytest.mark.parametrize(
-    "any_version", [*(pytest.param(one, marks=pytest.mark.slow) for one in (15, 16, 17)), 18], indirect=True
-)
-
-
 def fill(database: Database, identity: str = FULL) -> None:
     database.execute("CREATE TABLE deeds (id int PRIMARY KEY, region text, n int, body text)")
     database.execute("ALTER TABLE deeds ALTER body SET STORAGE EXTERNAL")
@@ -398,7 +392,10 @@ def test_who_ends_between_the_row_filter_and_the_note_of_it_has_a_gap_looked_for
         assert_equal(pipeline, database)
 
 
-@newest
+# Slow: with all but the newest.
+@pytest.mark.parametrize(
+    "any_version", [*(pytest.param(one, marks=pytest.mark.slow) for one in (15, 16, 17)), 18], indirect=True
+)
 def test_row_filters_come_and_go_while_rows_are_written(any_version: Database, lake_folder: LakeFolder) -> None:
     database = any_version
     fill(database)
@@ -446,7 +443,6 @@ LIVE = [
 
 
 @pytest.mark.slow
-@newest
 def test_a_live_map_gives_takes_and_changes_row_filters_while_rows_cross_them(
     any_version: Database, lake_folder: LakeFolder
 ) -> None:

@@ -31,7 +31,7 @@ KIND: Final = os.environ.get("CATALOG") or "sqlite"
 #: Of tests that look into the file, or have it be away.
 in_a_file = pytest.mark.skipif(KIND != "sqlite", reason="it is about a catalog in a file")
 
-#: Sessions of a JVM at a catalog, by the name that its driver gives itself.
+#: Client ports of the sessions of JVMs at a catalog, which are told by the name that their driver gives itself.
 _OF_JVM = (
     "SELECT client_port FROM pg_stat_activity WHERE datname = current_database() AND usename = %s"
     " AND application_name LIKE 'PostgreSQL JDBC%%'"
