@@ -28,6 +28,7 @@ def rows(process: Process) -> list[tuple[str, str, int, list[str]]]:
     return sorted((row["cut"], row["target"], row["snapshot_id"], [at for at, _ in row["lsns"]]) for row in found)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_cut_is_told_of_if_it_was_answered(database: Database, new_process: Callable[..., Process]) -> None:
     for table in TABLES:

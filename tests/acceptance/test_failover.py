@@ -45,7 +45,7 @@ def of_whoever_leads(primary: EmbeddedPostgres, standby: EmbeddedPostgres, *tabl
     return [{"database": "shop", "urls": [{"url": url}], "tables": mapped, "on_slot_lost": "repair"}]
 
 
-@pytest.mark.parametrize("keeps_slots", [True, False])
+@pytest.mark.parametrize("keeps_slots", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_promoted_standby_is_followed(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, keeps_slots: bool
 ) -> None:
@@ -223,7 +223,8 @@ def test_a_copy_of_the_old_primary_is_not_taken_for_one_of_the_new(
         standby.remove()
 
 
-@pytest.mark.parametrize("instead", ["c", pytest.param("d", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("instead", ["c", "d"])
 def test_a_column_of_the_old_primary_is_not_taken_for_one_of_the_new(
     primary: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, instead: str
 ) -> None:

@@ -150,6 +150,7 @@ def test_who_takes_over_has_the_index_from_the_store(
     pair.assert_equal()
 
 
+@pytest.mark.slow
 def test_who_is_stopped_leaves_all_of_the_index(
     two_sources: dict[str, Database], coordinator: Database, new_process: Callable[..., Process], store: S3 | None
 ) -> None:

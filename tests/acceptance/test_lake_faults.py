@@ -60,7 +60,7 @@ def assert_cured(pipeline: Pipeline, database: Database) -> None:
     pipeline.assert_equal("items", source_rows(database.url, "items"))
 
 
-@pytest.mark.parametrize("format_version", [3, 2])
+@pytest.mark.parametrize("format_version", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_nothing_torn_is_ever_committed(
     filled: Database, lake_folder: LakeFolder, tmp_path: Path, format_version: int
 ) -> None:

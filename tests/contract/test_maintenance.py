@@ -361,6 +361,7 @@ def test_the_stream_and_compaction_at_random(world: IcebergWorld) -> None:
     _at_random(world)
 
 
+@pytest.mark.slow
 def test_the_same_with_position_deletes(old_world: IcebergWorld) -> None:
     _at_random(old_world)
 

@@ -251,7 +251,7 @@ def measured(scene: Scene, server: EmbeddedPostgres) -> tuple[int, float]:
     return found, max(scene.lag() for _ in range(3))
 
 
-@pytest.mark.parametrize("lasts", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("lasts", [pytest.param(False, marks=pytest.mark.slow), True], ids=["once", "from then on"])
 def test_some_messages_of_a_start(scene: Scene, postgres16: EmbeddedPostgres, lasts: bool) -> None:
     """Each way to harm one, at a message of its own: among questions, where the slot is made, copied, streamed."""
     count, usual_s = measured(scene, postgres16)

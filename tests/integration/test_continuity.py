@@ -521,7 +521,9 @@ def miss(database: Database, way: str) -> int:
     return deleted
 
 
-@pytest.mark.parametrize("way", ["table", "operations", "filter"])
+@pytest.mark.parametrize(
+    "way", ["table", *(pytest.param(way, marks=pytest.mark.slow) for way in ("operations", "filter"))]
+)
 def test_a_table_out_of_the_publication_for_a_while_is_made_right(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:

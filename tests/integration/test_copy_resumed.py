@@ -274,6 +274,7 @@ def test_what_was_done_to_a_table_makes_its_copy_begin_again(
     assert begun == [why for _, why in steps]
 
 
+@pytest.mark.slow
 def test_another_process_goes_on_unless_its_map_says_something_else(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, told: list[tuple[Event, dict]]
 ) -> None:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -354,8 +354,19 @@ def test_rejected_rows_are_found_by_a_key_that_does_not_fit_and_others_are_told(
     assert erase("2", "2024-01-01")["other_tables"] == ["_kuvasz.rejects"], "nobody looked there"
 
 
+#: Where the process is killed in turn: before a row is taken out of the rejected ones, behind that commit, and while
+#: their files are written anew.
+SOME_KILLS = ("erasing:kill:12", "before_swap:kill"), ("erasing:kill:10",)
+ALL_KILLS = ("erasing:kill:12", "erasing:kill:2", "before_swap:kill"), ("erasing:kill:10", "erasing:kill:5")
+
+
+@pytest.mark.parametrize(
+    ("misfit_kills", "whole_kills"),
+    [SOME_KILLS, pytest.param(*ALL_KILLS, marks=pytest.mark.slow)],
+    ids=["some", "all"],
+)
 def test_an_erasure_of_rejected_rows_is_killed_and_its_receipt_tells_of_all_that_went(
-    database: Database, lake_folder: LakeFolder
+    database: Database, lake_folder: LakeFolder, misfit_kills: Sequence[str], whole_kills: Sequence[str]
 ) -> None:
     """Of one the key does not fit, of the other all but the first version; some come while kuvasz runs in between."""
     database.execute("CREATE TABLE odd (a int, at timestamp, b text, PRIMARY KEY (a, at))")
@@ -388,8 +399,7 @@ def test_an_erasure_of_rejected_rows_is_killed_and_its_receipt_tells_of_all_that
         pipeline.wait_streaming()
         reject("1")
     misfit = ("--table", "odd", "--key", "1", "--key", "infinity")
-    # Before its rows are taken out of the rejected ones, behind that commit, and while their files are written anew.
-    for point in ("erasing:kill:12", "erasing:kill:2", "before_swap:kill"):
+    for point in misfit_kills:
         assert command(lake_folder, point, *misfit).returncode == -signal.SIGKILL, point
         assert receipts() == [], "nobody is told that it is done"
     assert holding(lake_folder.folder, f"{PLANTED}1"), "it is not done"
@@ -403,7 +413,7 @@ def test_an_erasure_of_rejected_rows_is_killed_and_its_receipt_tells_of_all_that
     assert holding(lake_folder.folder, PLANTED) == []
 
     whole = ("--table", "even", "--key", "1")
-    for point in ("erasing:kill:10", "erasing:kill:5"):
+    for point in whole_kills:
         assert command(lake_folder, point, *whole).returncode == -signal.SIGKILL, point
     assert len(receipts()) == 1
     receipt = erased("even", "1")

@@ -145,6 +145,7 @@ def test_a_source_gets_another_name(database: Database, lake_folder: LakeFolder)
         world.assert_equal(eu, "items", "others")
 
 
+@pytest.mark.slow
 def test_a_table_goes_to_another_source_and_back(
     database: Database, second: Database, lake_folder: LakeFolder
 ) -> None:
@@ -420,6 +421,7 @@ def test_the_map_changes_while_a_table_is_copied(
         world.assert_equal(both, "items", "others")
 
 
+@pytest.mark.slow
 def test_the_map_changes_in_the_middle_of_large_transactions(
     database: Database, second: Database, lake_folder: LakeFolder
 ) -> None:

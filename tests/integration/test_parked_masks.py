@@ -83,9 +83,9 @@ def resume(pipeline: Pipeline, lake_folder: LakeFolder) -> None:
     ("kind", "is_full"),
     [
         ("clone", True),
-        ("append", False),
         ("history", False),
         # Slow: each identity and each way to write is met once with each run.
+        pytest.param("append", False, marks=pytest.mark.slow),
         pytest.param("clone", False, marks=pytest.mark.slow),
         pytest.param("changelog", True, marks=pytest.mark.slow),
     ],

@@ -96,6 +96,7 @@ def wait_copied_again(pipeline: Pipeline, caplog: pytest.LogCaptureFixture, *tab
     pipeline.wait_streaming()
 
 
+@pytest.mark.slow
 def test_a_horizon_from_before_a_server_was_put_back_proves_nothing(
     database: Database, lake_folder: LakeFolder, looks: Looks, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_horizon_from_before_a_server_was_put_back_proves_nothing(
         wait_equal(pipeline, database, ["events"])
 
 
+@pytest.mark.slow
 def test_suspects_and_truncates_from_before_a_server_was_put_back_explain_nothing(
     database: Database, lake_folder: LakeFolder, looks: Looks, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -189,6 +189,7 @@ def test_a_route_that_stops_waits_alone_and_comes_back(database: Database, lake_
         assert_equal(pipeline, database)
 
 
+@pytest.mark.slow
 def test_another_map_has_other_routes(database: Database, lake_folder: LakeFolder) -> None:
     fill(database)
     database.execute("ALTER TABLE events REPLICA IDENTITY FULL")
@@ -225,6 +226,7 @@ def test_a_target_that_is_new_has_what_the_rest_loses_to_it(database: Database, 
         assert pipeline.app.lake.notes.skipped("shop.of_a", "shop_eu"), "its rows are what they were"
 
 
+@pytest.mark.slow
 def test_rows_that_keep_large_values_need_replica_identity_full_to_move(
     database: Database, lake_folder: LakeFolder
 ) -> None:

@@ -493,6 +493,7 @@ def test_a_live_map_gives_takes_and_changes_row_filters_while_rows_cross_them(
         writer.join()
 
 
+@pytest.mark.slow
 def test_a_locked_table_gets_its_row_filter_later(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -287,7 +287,9 @@ def test_an_older_backup_that_has_grown_beyond_what_the_lake_has(
     scene.assert_cured()
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["the state folder is there", "it is lost"])
+@pytest.mark.parametrize(
+    "is_known", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["the state folder is there", "it is lost"]
+)
 def test_an_older_backup_that_has_grown_beyond_a_copy(
     server: EmbeddedPostgres, lake_folder: LakeFolder, is_known: bool
 ) -> None:

@@ -207,6 +207,7 @@ def test_rows_of_a_partitioned_lake_table_are_mended_in_their_partitions(
         pipeline.assert_equal("items", source_rows(database.url, "items"))
 
 
+@pytest.mark.slow
 def test_under_load_nothing_but_the_planted_is_found_and_mended(database: Database, lake_folder: LakeFolder) -> None:
     bench = filled(database, lake_folder, commit_interval="300ms")
     with Pipeline(bench.config, lake_folder) as pipeline:

@@ -162,7 +162,7 @@ def now(pipeline: Pipeline, table: str, *more: str) -> set[tuple]:
     return {tuple(row[column] for column in ("id", "n", "label", *more)) for row in rows}
 
 
-@pytest.mark.parametrize("how", ["STORED", "VIRTUAL"])
+@pytest.mark.parametrize("how", [pytest.param("STORED", marks=pytest.mark.slow), "VIRTUAL"])
 def test_no_update_of_the_source_fails_for_generated_columns_that_are_not_published(
     database: Database, lake_folder: LakeFolder, how: str
 ) -> None:
