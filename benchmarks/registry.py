@@ -12,7 +12,7 @@ from benchmarks.scenarios.fleet import Fleet
 from benchmarks.scenarios.flood import FleetFlood
 from benchmarks.scenarios.growth import Growth
 from benchmarks.scenarios.idle import FleetIdle, Idle
-from benchmarks.scenarios.indexing import Indexing
+from benchmarks.scenarios.indexing import Indexing, LostIndex
 from benchmarks.scenarios.quick import Quick
 from benchmarks.scenarios.reading import Reading
 from benchmarks.scenarios.scanning import Scanning
@@ -284,6 +284,13 @@ _ENTRIES = (
         summary="position index: bytes a row, look-ups",
         build=Indexing,
         tiny={"rows": 10_000, "batch": 1000},
+        full={"rows": 50_000_000},
+    ),
+    Entry(
+        name="lost-index",
+        summary="start with changes waiting and no position index: its keys are read from the table",
+        build=LostIndex,
+        tiny={"rows": 300_000, "changes": 500},
         full={"rows": 50_000_000},
     ),
     Entry(

@@ -65,6 +65,7 @@ TARGETS: Mapping[tuple[str, str], Target] = {
     ("index", "disk per row"): _at_most(16.1, rows=1_000_000),
     ("index", "heap per row"): _at_most(1, rows=1_000_000),
     ("index", "look-ups"): _at_least(1, rows=1_000_000),
+    ("lost-index", "index read, changes visible"): _at_most(30, rows=50_000_000),
     ("read", "full scan to fresh"): _at_most(1.5, changes=1_000_000),
     ("read", "looked after: full scan to fresh"): _at_most(1.5, changes=1_000_000),
     ("idle", "CPU of one core"): _at_most(3, seconds=60),

@@ -1,8 +1,9 @@
-"""The position index by itself: its size on disk and on the heap, and look-ups when it is warm."""
+"""The position index: its size and look-ups by itself, and what it takes to read a lost one again."""
 
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,11 @@ from typing_extensions import override
 
 from benchmarks import micro_index
 from benchmarks.outcome import Look, Outcome, Panel, percentiles
+from benchmarks.run import APPLY_S, START_S
+from benchmarks.sampler import resident
 from benchmarks.scenario import Scenario
+from benchmarks.scenarios.backlog import make_changes
+from benchmarks.workload import Mix, Workload
 from kuvasz.index.positions import ABSENT, PositionIndex
 
 if TYPE_CHECKING:
@@ -59,3 +64,38 @@ class Indexing(Scenario):
         if (file == ABSENT).any():
             raise RuntimeError("the index does not know a key that it was given")
         return spent
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LostIndex(Scenario):
+    """A start for which the index is lost and changes wait: its keys are read from the table."""
+
+    rows: int = 1_000_000
+    changes: int = 20_000  #: that wait; half of them are updates
+    seed: int = 1
+
+    @override
+    def measure(self, stand: Stand) -> Outcome:
+        mix = Mix(updates=0.5, inserts=0.25, per_transaction=100)
+        load = Workload(rows=self.rows, changes=self.changes, seed=self.seed, mix=mix)
+        subject = stand.subject(load)
+        stand.copied(subject)
+        marks = make_changes(stand, subject, load)
+        goals = subject.places({url: mark.lsn for url, mark in marks.items()})
+        shutil.rmtree(subject.folder / ".kuvasz" / "index")
+        stand.say("a start without the index")
+        outcome = Outcome()
+        with subject.watch() as watch, subject.start() as run:
+            run.wait_for("lake_open", timeout_s=START_S)
+            with stand.sampler(run, interval_s=0.25) as sampler, stand.profiled(run, "lost-index"):
+                (begun,) = run.wait_for("index_read", timeout_s=APPLY_S)
+                ended = watch.wait_for(goals, timeout_s=APPLY_S, is_alive=run.check)
+                cpu = sampler.cpu_between(sampler.samples[0].at, sampler.mark().at)
+            run.end()
+        memory = resident(sampler.samples)
+        outcome.add("index read, changes visible", ended - begun["seen_at"], "s")
+        for kind, seconds in cpu.items():
+            outcome.add(f"CPU, {kind}", seconds, "s")
+        outcome.add("RSS growth", (max(memory) - memory[0]) / 1e6, "MB")
+        stand.verify(subject, outcome)
+        return outcome

@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 
 from kuvasz.config import names
 from kuvasz.config.model import Config
-from kuvasz.errors import ForeignChange, InternalError, OutcomeUnknown, TableError, place_of
+from kuvasz.errors import ForeignChange, OutcomeUnknown, TableError, place_of
 from kuvasz.fold.difference import Difference, find
 from kuvasz.index.kept import IndexPlace
 from kuvasz.lake.commit.history import HistoryWriter
@@ -24,7 +24,6 @@ from kuvasz.lake.compare import strays
 from kuvasz.lake.compare.comparison import Comparison, OnProgress, lake_files
 from kuvasz.lake.compare.growing import GrowingComparison
 from kuvasz.lake.copies.repair import end_versions
-from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.comparison_tasks import Fetched, LakeFile, Reading, pairs
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
@@ -38,7 +37,6 @@ from kuvasz.lake.table.commit_builder import CommitBuilder
 from kuvasz.lake.table.commit_yield import YIELD_PROPERTY
 from kuvasz.lake.table.notes import ANCHOR_PROPERTY, is_set_back
 from kuvasz.lake.table.readers import Readers
-from kuvasz.lake.table.recovery import ReadKeys
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Relation, TableType
 from kuvasz.ports import CopyRequest, Feed, Target
@@ -98,9 +96,9 @@ class ReadOnlyLake:
         expressions = Expressions(self._session)
         place = IndexPlace(folder=self._folder / "index")
         if target.type is not TableType.HISTORY:
-            return LakeTable(found, target, self._properties, place, _no_keys, expressions)
+            return LakeTable(found, target, self._properties, place, expressions)
         readers = Readers(self._jobs, self._properties)
-        return LakeTable(found, target, self._properties, place, readers.keys, expressions, readers.versions)
+        return LakeTable(found, target, self._properties, place, expressions, readers.of)
 
     def comparison(
         self,
@@ -326,13 +324,6 @@ def _send(table: LakeTable, changeset: Changeset) -> None:
     except ForeignChange:
         table.definition.remove({file.path for file in sent.delete_files})
         raise
-
-
-def _no_keys(definition: Definition) -> ReadKeys:
-    def read(files: object) -> list[tuple[int, object]]:
-        raise InternalError(f"{place_of(table=definition.name)}: keys are not read beside a running kuvasz ({files})")
-
-    return read  # type: ignore[return-value]
 
 
 __all__ = ["ReadOnlyLake", "look", "mend"]

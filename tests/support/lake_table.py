@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+from typing_extensions import override
 
 from kuvasz.fold.keys import Keys
 from kuvasz.index.kept import IndexCheckpoints, IndexPlace
 from kuvasz.lake.files.data_file import DataFile
+from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import table_identity
 from kuvasz.lake.format.layout import Layout
 from kuvasz.lake.format.schema import Field, LakeSchema, parse
 from kuvasz.lake.table.open_transactions import OpenTransaction
+from kuvasz.lake.table.recovery import EmptyReader
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import LakeType, TableType, UInt32s, ValueType
 from kuvasz.ports import Target
@@ -84,13 +87,8 @@ class World:
     def start(self) -> LakeTable:
         iceberg, expressions = cast("Any", self.iceberg), cast("Any", None)  # what a table needs of them
         place = IndexPlace(folder=self.folder, kept=lambda _: self.kept)
-        self.table = LakeTable(iceberg, self.target, {}, place, lambda _: self._read, expressions)
+        self.table = LakeTable(iceberg, self.target, {}, place, expressions, lambda _: WorldReader(self))
         return self.table
-
-    def _read(self, files: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
-        for number, path in files:
-            self.read.append(path)
-            yield number, self.keys[path]
 
     def add(self, path: str, *numbers: int) -> None:
         """Have a file in the catalog, and its keys."""
@@ -101,6 +99,24 @@ class World:
         """Return file and row of each key, as an open transaction sees them."""
         found = self.table.index.lookup(keys_of(*numbers), pending)
         return list(zip(*(part.tolist() for part in found), strict=True))
+
+
+class WorldReader(EmptyReader):
+    """Reads what the files of a world hold."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    @override
+    def keys(self, files: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Keys]]:
+        for number, path in files:
+            self._world.read.append(path)
+            yield number, self._world.keys[path]
+
+    @override
+    def keep(self, files: Sequence[tuple[int, str]], rows: Sequence[int], kept: KeyFiles) -> bool:
+        path_of = dict(files)
+        return all(kept.write_unique(path_of[number], keys) for number, keys in self.keys(files))
 
 
 def schema(*fields: tuple) -> LakeSchema:

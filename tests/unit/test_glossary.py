@@ -22,7 +22,8 @@ ORDINARY = frozenset(
     check checkpoints classes clock clone close closed column columns command commit compare compared comparison
     complaints complete computed config connection consume context copied copies copy count counter counts current
     damaged data database dead decode definition delete deleted deletion difference different differing document
-    done downstream drain drop earlier edit elements embedded engine entry error evaluated events evolution exported
+    done downstream drain drop earlier edit elements embedded empty engine entry
+    error evaluated events evolution exported
     expression expressions failed failure fetch fetched field fields file files filled filter finding flat float
     flush folded folder foreign form format formatter full gathered gatherer gathering globals given gone group
     handle handover handshake held history iceberg import index input int internal interruption job jobs json jvm
@@ -37,8 +38,9 @@ ORDINARY = frozenset(
     removal removed rename renamed renames repair replaced replay replaying replica replication report request
     requests reset retry rewrite rights role round row rows rule run running schedule schema scope secret section
     seen selection sent server session
-    setting settings setup severity share shared show shutdown signal signing slice slot snapshot source spark spec
-    sqlite stage start state states status stderr step store stored stream stuck summarize swapped sync system table
+    setting settings setup severity share shared show shutdown signal signing slice slot snapshot sort source spark
+    spec sqlite stage start state states status stderr step store stored stream stuck summarize swapped sync
+    system table
     tables taken taking task text thread time timeline tls to token too trace tracing track transaction transactions
     transform truncate truncated truncation type unclear under undurable unique unknown unlogged unwritten up
     upstream url value variable vector verb verification versions view waiting wake warm watch watches way when

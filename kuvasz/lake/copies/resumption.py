@@ -170,8 +170,8 @@ class Resumption:
         return touched
 
     def _read_keys(self, files: Sequence[DataFile]) -> None:
-        read = Readers(self._order.jobs, self._order.properties).keys(self._order.table.definition)
-        for number, keys in read([(number, file.path) for number, file in enumerate(files)]):
+        reader = Readers(self._order.jobs, self._order.properties).of(self._order.table.definition)
+        for number, keys in reader.keys([(number, file.path) for number, file in enumerate(files)]):
             self._keys.write(files[number].path, keys)
 
 

@@ -23,7 +23,6 @@ from kuvasz.lake.format.table_identity import MAIN
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.maintenance.maintenance import Maintainer
-from kuvasz.lake.maintenance.run_once import no_keys
 from kuvasz.lake.table.table import LakeTable
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ class Erasure:
 
     def _table(self, found: IcebergTable, target: Target) -> LakeTable:
         place = IndexPlace(folder=self._folder / "index")
-        return LakeTable(found, target, self._access, place, no_keys, Expressions(self._session))
+        return LakeTable(found, target, self._access, place, Expressions(self._session))
 
 
 @contextlib.contextmanager

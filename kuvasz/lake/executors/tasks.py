@@ -441,6 +441,20 @@ class ReadKeys:
         return hash_keys(columns[1:], sid=Sids.of_column(columns[0]), seed=seed)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SortKeys:
+    """Read the keys of data files again, and keep them on this machine's disk."""
+
+    read: ReadKeys
+    files: KeyFiles
+
+    def __call__(self, paths: Iterable[tuple[int, str]]) -> Iterator[tuple[int, bool]]:
+        """Yield (number, whether each key is there once) per file; of others nothing is kept."""
+        slim_worker()
+        for number, path in paths:
+            yield number, self.files.write_unique(path, self.read.read(path))
+
+
 def _storage(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 

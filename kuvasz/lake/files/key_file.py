@@ -1,4 +1,4 @@
-"""The keys of copied data files, in files on local disk until the rows are committed.
+"""The keys of data files, on local disk: of a copy until its rows are committed, of an index until all are read.
 
 They wait there because a table of any size must fit: 16 bytes a row. Where executors are processes of this
 machine they write the files themselves, so that the keys of ten million rows need not travel through the JVM.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kuvasz.errors import LakeError
+from kuvasz.errors import InternalError, LakeError
 from kuvasz.fold.keys import Keys, frozen
 from kuvasz.index import bulk
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFiles:
-    """The keys of one copy's data files."""
+    """The keys of some data files of one table."""
 
     folder: Path
     is_sorted: bool  #: whether they are kept as `bulk.of_one_file` has them, for an index that takes all at once
@@ -37,13 +37,30 @@ class KeyFiles:
         """
         self._save(data_path, bulk.of_one_file(keys) if self.is_sorted else np.stack([keys.hi, keys.lo]))
 
+    def write_unique(self, data_path: str, keys: Keys) -> bool:
+        """Keep the keys of a data file, sorted, if none is there twice; return whether that is so.
+
+        Args:
+            data_path: The data file.
+            keys: The keys, in the order of its rows.
+
+        Raises:
+            LakeError: There is no room.
+        """
+        try:
+            records = bulk.of_one_file(keys)
+        except InternalError:
+            return False
+        self._save(data_path, records)
+        return True
+
     def _save(self, data_path: str, kept: UInt64s) -> None:
         path = self._path(data_path)
         try:
             path.unlink(missing_ok=True)  # what is mapped from it stays
             kept.tofile(path)
         except OSError as error:
-            message = f"the keys of a copy cannot be kept below {self.folder.parent}: {error}"
+            message = f"the keys of data files cannot be kept below {self.folder.parent}: {error}"
             raise LakeError(message, hint="make room; it is tried again") from error
 
     def records(self, data_path: str) -> UInt64s:
@@ -63,11 +80,23 @@ class KeyFiles:
         Raises:
             LakeError: There is no room.
         """
-        records = self.records(data_path)
-        rows = bulk.rows_of(records, keys)
+        rows = bulk.rows_of(self.records(data_path), keys)
         if len(rows):
-            self._save(data_path, records[~np.isin(records[:, 1].astype(np.uint32), rows)])
+            self.leave_out_rows(data_path, rows)
         return rows
+
+    def leave_out_rows(self, data_path: str, rows: UInt32s) -> None:
+        """Keep some rows no more; sorted keys alone can do that.
+
+        Args:
+            data_path: The data file.
+            rows: Their positions in it.
+
+        Raises:
+            LakeError: There is no room.
+        """
+        records = self.records(data_path)
+        self._save(data_path, records[~np.isin(records[:, 1].astype(np.uint32), rows)])
 
     def ascending(self, data_path: str) -> Keys:
         """Return the keys of a data file if they are sorted, in their order."""

@@ -204,15 +204,13 @@ class Tables:
         now = found.properties if target.properties else {}
         if other := {name: value for name, value in target.properties.items() if now.get(name) != value}:
             found.set_properties(other)
-        readers = self._engine.readers
         return LakeTable(
             found,
             target,
             self._engine.access,
             IndexPlace(folder=self._config.pipeline.state_folder / "index", kept=self._kept),
-            readers.keys,
             Expressions(self._engine.session),
-            readers.versions,
+            self._engine.readers.of,
             None if target.name.rpartition(".")[0] == self._config.lake.about else self._witness,
         )
 

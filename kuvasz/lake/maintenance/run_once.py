@@ -7,22 +7,19 @@ fenced by Iceberg: a commit that does not fit what the other one did meanwhile i
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kuvasz.config.model import Config
 from kuvasz.errors import KuvaszError
-from kuvasz.fold.keys import Keys
 from kuvasz.index.kept import IndexPlace
-from kuvasz.lake.definition.definition import Definition
 from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.executors.jobs import Jobs
 from kuvasz.lake.files import store_access
 from kuvasz.lake.jvm import spark
 from kuvasz.lake.jvm.catalog import Catalog
 from kuvasz.lake.maintenance.maintenance import Maintainer
-from kuvasz.lake.table.recovery import ReadKeys
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.ports import Target, Upkeep
 
@@ -61,7 +58,7 @@ def maintain(
                     found = catalog.load(target.name)
                     if found is not None:
                         place = IndexPlace(folder=Path(folder))
-                        table = LakeTable(found, target, access, place, no_keys, Expressions(own))
+                        table = LakeTable(found, target, access, place, Expressions(own))
                         outcomes.append(maintainer.run(table, full=full))
                 except KuvaszError as error:
                     outcomes.append((target.name, error))
@@ -70,12 +67,3 @@ def maintain(
     finally:
         if session is None:
             own.stop()
-
-
-def no_keys(_: Definition) -> ReadKeys:
-    """Return what reads no keys, for who works without position indexes."""
-
-    def read(_: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
-        return ()
-
-    return read

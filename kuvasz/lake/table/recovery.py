@@ -6,17 +6,21 @@ index, and of files it does not know the keys are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, TypeAlias
+import contextlib
+import shutil
+from collections.abc import Iterable, Iterator, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from kuvasz.errors import ForeignChange, InternalError, TableError, place_of, retry_of
+from kuvasz.errors import ForeignChange, InternalError, LakeError, TableError, place_of, retry_of
 from kuvasz.events import Event, EventLog
 from kuvasz.fold.fold import newest
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake.files.files import entry_of
+from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.format import member, naming
 from kuvasz.lake.table.row_counts import RowCounts
 from kuvasz.model import TableType, UInt32s
@@ -30,13 +34,61 @@ if TYPE_CHECKING:
 
 _log = EventLog(__name__)
 
-ReadKeys: TypeAlias = Callable[[Sequence[tuple[int, str]]], Iterable[tuple[int, Keys]]]
-
-#: (files, whether of open versions) -> number, keys and rows of each file.
-ReadVersions: TypeAlias = Callable[[Sequence[tuple[int, str]], bool], Iterable[tuple[int, Keys, UInt32s]]]
-
 #: Files whose keys are in memory together when their order counts.
 _ORDERED_FILES = 16
+
+#: Rows from which on it takes less time to sort the keys of each file by themselves, and merge all files once.
+_MANY_ROWS = 1 << 18
+
+
+class KeyReader(Protocol):
+    """How the keys of a table's data files are read again. A file is its number and its path."""
+
+    def keys(self, files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+        """Yield each file's number, and the keys of its rows.
+
+        Args:
+            files: The files.
+        """
+
+    def keep(self, files: Sequence[tuple[int, str]], rows: Sequence[int], kept: KeyFiles) -> bool:
+        """Keep the keys of all files, sorted; return False where one has a key twice.
+
+        Args:
+            files: The files.
+            rows: How many each has.
+            kept: Takes the keys.
+
+        Raises:
+            LakeError: There is no room for them.
+        """
+
+    def versions(self, files: Sequence[tuple[int, str]], *, are_open: bool) -> Iterable[tuple[int, Keys, UInt32s]]:
+        """Yield each file's number, keys and rows of a history's versions.
+
+        Args:
+            files: The files.
+            are_open: The open ones, or those that ended deleted.
+        """
+
+
+class EmptyReader:
+    """Reads nothing: for who works without position indexes."""
+
+    def keys(self, files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+        """Yield nothing."""
+        del files
+        return ()
+
+    def keep(self, files: Sequence[tuple[int, str]], rows: Sequence[int], kept: KeyFiles) -> bool:
+        """Keep nothing."""
+        del files, rows, kept
+        return False
+
+    def versions(self, files: Sequence[tuple[int, str]], *, are_open: bool) -> Iterable[tuple[int, Keys, UInt32s]]:
+        """Yield nothing."""
+        del files, are_open
+        return ()
 
 
 def insert_found(table: str, index: PositionIndex, keys: Keys, number: int, rows: UInt32s) -> None:
@@ -74,9 +126,8 @@ class Recovery:
         files: Its files, which are brought up to date.
         open_transactions: Its open ones.
         index: Its index, which is brought up to date.
-        read_keys: Reads the keys of data files.
-        read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
-            without the index.
+        reader: Reads the keys of data files.
+        folder: For keys that wait until all are read: 16 bytes a row. It goes again.
     """
 
     def __init__(
@@ -86,16 +137,16 @@ class Recovery:
         files: FileTable,
         open_transactions: OpenTransactions,
         index: PositionIndex,
-        read_keys: ReadKeys,
-        read_versions: ReadVersions | None,
+        reader: KeyReader,
+        folder: Path,
     ) -> None:
         self._table = table
         self._definition = definition
         self._files = files
         self._open = open_transactions
         self._index = index
-        self._read_keys = read_keys
-        self._read_versions = read_versions
+        self._reader = reader
+        self._folder = folder
         self._live: dict[str, LiveFile] = {}  #: path -> file of the snapshot
 
     def run(self) -> int:
@@ -107,6 +158,7 @@ class Recovery:
         Raises:
             ForeignChange: An open transaction replaces rows of files that someone else removed.
             TableError: Nobody knows of which source table a file's rows are.
+            LakeError: There is no room for keys that wait.
         """
         in_order = self._definition.target.type is not TableType.CLONE
         self._live = {file.data["file-path"]: file for file in self._table.live_files(in_order=in_order)}
@@ -191,12 +243,33 @@ class Recovery:
             self._read_clone(files)
 
     def _read_clone(self, files: Sequence[tuple[int, str]]) -> None:
+        if self._load(files):
+            return
         for number, keys in self._keys_of(files):
             rows = self._alive(number, len(keys))
             if self._definition.is_bag:
                 RowCounts(self._index.lookup, self._files).stack(self._index, keys.take(rows), number, rows)
             else:
                 insert_found(self._definition.name, self._index, keys.take(rows), number, rows)
+
+    def _load(self, files: Sequence[tuple[int, str]]) -> bool:
+        """Tell the index of the rows of many files at once, if they have many and each key once."""
+        rows = [int(self._live[path].data["record-count"]) for _, path in files]
+        if self._definition.is_bag or not self._definition.identity or sum(rows) < _MANY_ROWS:
+            return False
+        with _for_a_while(self._folder):
+            kept = KeyFiles(folder=self._folder, is_sorted=True)
+            if not self._reader.keep(files, rows, kept):
+                return False
+            for number, path in files:
+                dead = self._files.dead(number)
+                if len(dead):
+                    kept.leave_out_rows(path, np.fromiter(dead, np.uint32, len(dead)))
+            try:
+                self._index.load([(number, kept.records(path)) for number, path in files])
+            except InternalError:  # another engine has put a key into two files
+                return False
+        return True
 
     def _alive(self, number: int, count: int) -> UInt32s:
         """Return the positions of a file's rows that are not deleted."""
@@ -242,12 +315,10 @@ class Recovery:
 
     def _read_history(self, files: Sequence[tuple[int, str]]) -> None:
         """Tell the index of the newest versions in files, oldest first: the open ones, else the last that ended."""
-        if self._read_versions is None:
-            return
         place_of = {number: place for place, (number, _) in enumerate(files)}
         for are_open in (False, True):
             for begin in range(len(files), 0, -_ORDERED_FILES):
-                found = self._read_versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open)
+                found = self._reader.versions(files[max(0, begin - _ORDERED_FILES) : begin], are_open=are_open)
                 for number, keys, rows in sorted(found, key=lambda triple: -place_of[triple[0]]):
                     dead = self._files.dead(number)
                     wanted = ~np.isin(rows, np.fromiter(dead, np.uint32, len(dead)))
@@ -264,5 +335,18 @@ class Recovery:
         place_of = {number: place for place, (number, _) in enumerate(files)}
         step = _ORDERED_FILES if is_growing else max(1, len(files))
         for begin in range(0, len(files), step):
-            found = self._read_keys(files[begin : begin + step])
+            found = self._reader.keys(files[begin : begin + step])
             yield from sorted(found, key=lambda pair: place_of[pair[0]]) if is_growing else found
+
+
+@contextlib.contextmanager
+def _for_a_while(folder: Path) -> Iterator[None]:
+    """Have a folder that is gone afterwards."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(f"keys cannot be kept in {folder}: {error}", hint="make room; it is tried again") from error
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

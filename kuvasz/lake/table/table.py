@@ -26,7 +26,7 @@ from kuvasz.lake.table.commits import Commits
 from kuvasz.lake.table.notes import Notes
 from kuvasz.lake.table.open_transactions import OpenTransactions
 from kuvasz.lake.table.past import Past
-from kuvasz.lake.table.recovery import ReadKeys, ReadVersions
+from kuvasz.lake.table.recovery import EmptyReader, KeyReader
 from kuvasz.lake.table.table_index import TableIndex, TableRows
 from kuvasz.lake.table.table_lock import TableLock
 from kuvasz.lake.table.write_era import WriteEra
@@ -52,10 +52,8 @@ class LakeTable:
         target: What the map says of it.
         properties: The properties of the FileIO.
         indexes: Where indexes live.
-        read_keys: Reads the keys of data files again, on executors.
         expressions: Checks those of the map.
-        read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
-            without the index.
+        reader_of: Makes what reads the keys of its data files again; None for who works without the index.
         witness: The witness of the positions; None for who does not write the stream.
     """
 
@@ -65,9 +63,8 @@ class LakeTable:
         target: Target,
         properties: Mapping[str, str],
         indexes: IndexPlace,
-        read_keys: Callable[[Definition], ReadKeys],
         expressions: Expressions,
-        read_versions: Callable[[Definition], ReadVersions] | None = None,
+        reader_of: Callable[[Definition], KeyReader] | None = None,
         witness: Witness | None = None,
     ) -> None:
         self.lock = TableLock(target.name)
@@ -78,8 +75,7 @@ class LakeTable:
         self.open = OpenTransactions(definition)
         self.index = TableIndex(
             table, definition, self.open, indexes.folder / table.uuid,
-            read_keys(definition), read_versions(definition) if read_versions is not None else None,
-            indexes.kept(table.uuid),
+            EmptyReader() if reader_of is None else reader_of(definition), indexes.kept(table.uuid),
         )  # fmt: skip
         self.columns = Columns(table, definition, self.index.reset, self.positions, expressions, self.forget_position)
         self.past = Past(target.name, table, self.positions, self.index, witness)

@@ -7,6 +7,7 @@ and the keys of files that are newer. What open transactions have changed lies o
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from kuvasz.lake.files.files import FileTable
 from kuvasz.lake.format.binding import no_earlier_version
 from kuvasz.lake.table.checkpoints import Checkpoints
 from kuvasz.lake.table.notes import SET_BACK_PROPERTY
-from kuvasz.lake.table.recovery import ReadKeys, ReadVersions, Recovery
+from kuvasz.lake.table.recovery import KeyReader, Recovery
 from kuvasz.lake.table.source_files import SourceFiles
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _log = EventLog(__name__)
 
+#: In the folder of an index: keys that are read again.
+_WAITING_KEYS = "keys"
+
 
 class TableIndex:
     """The index of one table, whose lock is held.
@@ -44,9 +48,7 @@ class TableIndex:
         definition: What it is.
         open_transactions: Its open ones.
         folder: Where it is kept.
-        read_keys: Reads the keys of data files again, on executors.
-        read_versions: The same for a history: the open versions, or those that ended deleted. None for who works
-            without the index.
+        reader: Reads the keys of data files again.
         others: What processes keep of it in the store; None: nobody does.
     """
 
@@ -56,15 +58,14 @@ class TableIndex:
         definition: Definition,
         open_transactions: OpenTransactions,
         folder: Path,
-        read_keys: ReadKeys,
-        read_versions: ReadVersions | None,
+        reader: KeyReader,
         others: IndexCheckpoints | None = None,
     ) -> None:
         self._table = table
         self._definition = definition
         self._open = open_transactions
         self.folder = folder
-        self._readers = read_keys, read_versions
+        self._reader = reader
         self.files = FileTable(definition.io_properties)
         self.snapshot_id: int | None = None  #: the snapshot that it describes
         self.sequence = 0  #: its sequence number, or that of an ancestor
@@ -88,6 +89,7 @@ class TableIndex:
     def read(self) -> PositionIndex:
         """Open it and bring it up to the current snapshot; errors as for `Recovery.run`."""
         self._note_set_back()
+        shutil.rmtree(self.folder / _WAITING_KEYS, ignore_errors=True)  # of a process that was killed
         self._checkpoints.bring(self.folder, lambda: self._table.snapshots.rows)
         self._places = places = PositionIndex.open(self.folder)
         self.snapshot_id, self.sequence = self._checkpoints.recall(places)
@@ -104,8 +106,9 @@ class TableIndex:
                 self.snapshot_id, self.sequence
             ):
                 self._begin_anew(places)
-            read = Recovery(self._table, self._definition, self.files, self._open, places, *self._readers).run()
-            self._checkpoints.unsaved_files += read
+            waiting = self.folder / _WAITING_KEYS
+            read = Recovery(self._table, self._definition, self.files, self._open, places, self._reader, waiting)
+            self._checkpoints.unsaved_files += read.run()
             places.mark()
             self._note_set_back()
             self.snapshot_id, self.sequence = self._table.snapshots.current_id, self._table.snapshots.sequence

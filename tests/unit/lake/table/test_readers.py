@@ -27,7 +27,7 @@ def test_every_row_is_where_the_index_has_it(local_world: LocalWorld, table_type
     local_world.applied(work(Sender().one(insert(1), insert(2)), Sender("us").one(insert(1))))
     table = local_world.loaded()
     files = [(entry.number, entry.path) for entry in table.index.files]
-    found = list(readers.keys(table.definition)(files))
+    found = list(readers.of(table.definition).keys(files))
     assert sum(len(keys) for _, keys in found) == 3
     for number, keys in found:
         numbers, rows = table.index.places.lookup(keys)
@@ -40,7 +40,8 @@ def test_rows_without_a_key_are_known_by_all_of_themselves(local_world: LocalWor
     eu = Sender("eu", KEYLESS)
     local_world.applied(work(eu.one(insert(1, 1), insert(1, 1), insert(1, 2))))
     table = local_world.loaded()
-    ((_, keys),) = readers.keys(table.definition)([(entry.number, entry.path) for entry in table.index.files])
+    files = [(entry.number, entry.path) for entry in table.index.files]
+    ((_, keys),) = readers.of(table.definition).keys(files)
     assert sorted(Counter(pairs(keys)).values()) == [1, 2]
 
 
@@ -50,12 +51,12 @@ def test_open_versions_and_those_that_ended_deleted_are_told_apart(local_world: 
     local_world.applied(work(eu.one(insert(1, 1), insert(2, 2)), eu.one(update(1, 2), delete(2))))
     table = local_world.loaded()
     files = [(entry.number, entry.path) for entry in table.index.files]
-    read = readers.versions(table.definition)
+    reader = readers.of(table.definition)
 
     def keys(*, are_open: bool) -> list[tuple[int, int]]:
-        return pairs(Keys.concat([found for _, found, _ in read(files, are_open)]))
+        return pairs(Keys.concat([found for _, found, _ in reader.versions(files, are_open=are_open)]))
 
-    every = set(pairs(Keys.concat([found for _, found in readers.keys(table.definition)(files)])))
+    every = set(pairs(Keys.concat([found for _, found in reader.keys(files)])))
     assert len(every) == 2
     assert (len(keys(are_open=True)), len(keys(are_open=False))) == (1, 1)
     assert set(keys(are_open=True)) | set(keys(are_open=False)) == every

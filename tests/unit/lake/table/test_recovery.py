@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from pyroaring import BitMap64
 
-from kuvasz.errors import ForeignChange, TableError
+from kuvasz.errors import ForeignChange, LakeError, TableError
 from kuvasz.events import Event, heard_by
 from kuvasz.fold.keys import Keys
 from kuvasz.index.positions import ABSENT, PositionIndex
 from kuvasz.lake.files.files import Changeset, FileTable
+from kuvasz.lake.files.key_file import KeyFiles
 from kuvasz.lake.files.live_file import LiveFile
 from kuvasz.lake.format import naming
+from kuvasz.lake.table import recovery
 from kuvasz.lake.table.open_transactions import OpenTransactions
 from kuvasz.lake.table.recovery import Recovery
 from kuvasz.model import TableType
@@ -42,6 +45,8 @@ class World:
         self.versions: dict[tuple[str, bool], tuple[Keys, list[int]]] = {}
         self.live: list[LiveFile] = []
         self.read: list[str] = []
+        self.kept: list[list[int]] = []  #: numbers of rows of the files whose keys were kept at once
+        self.folder = Path("nowhere")
         self.index = PositionIndex.in_memory()
         self.files = FileTable({})
         self.iceberg = SimpleNamespace(live_files=lambda *, in_order: iter(self.live))
@@ -59,16 +64,21 @@ class World:
         self.keys[path] = keys_of(*numbers)
         return path
 
-    def _keys(self, files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+    def keys_of_files(self, files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
         self.read += [path for _, path in files]
         return [(number, self.keys[path]) for number, path in reversed(files)]
 
-    def _versions(self, files: Sequence[tuple[int, str]], are_open: bool) -> list:
+    def keep(self, files: Sequence[tuple[int, str]], rows: Sequence[int], kept: KeyFiles) -> bool:
+        self.kept.append(list(rows))
+        return all(kept.write_unique(dict(files)[number], keys) for number, keys in self.keys_of_files(files))
+
+    def versions_of(self, files: Sequence[tuple[int, str]], *, are_open: bool) -> list:
         found = [(number, self.versions.get((path, are_open))) for number, path in files]
         return [(number, one[0], np.array(one[1], np.uint32)) for number, one in found if one is not None]
 
     def recover(self) -> None:
-        Recovery(self.iceberg, self.definition, self.files, self.open, self.index, self._keys, self._versions).run()
+        reader = SimpleNamespace(keys=self.keys_of_files, keep=self.keep, versions=self.versions_of)
+        Recovery(self.iceberg, self.definition, self.files, self.open, self.index, reader, self.folder).run()
 
     def places(self, *numbers: int) -> list[tuple[str, int] | None]:
         """Where the index sends keys: path and row; `("", …)` for nowhere, None for unknown ones."""
@@ -107,6 +117,52 @@ def test_a_key_that_someone_wrote_twice_into_a_file_of_a_clone_is_told_and_stops
         world.recover()
     assert [facts for event, facts in told if event is Event.KEYS_TWICE] == [{"table": "shop.items", "rows": 1}]
     assert world.places(1, 2, 3) == [(one, 2), (one, 1), (one, 3)]
+
+
+#: The files of a large table.
+ONE, TWO = stream(1), stream(2)
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A table of two files, which are many rows here."""
+    monkeypatch.setattr(recovery, "_MANY_ROWS", 4)
+    world = World()
+    world.folder = tmp_path / "keys"
+    world.add(ONE, 3, 1, 2)
+    world.add(TWO, 5, 4)
+    return world
+
+
+def test_many_rows_are_told_at_once(large: World) -> None:
+    large.files.dead = lambda number: BitMap64([1] if number == large.files.find(ONE).number else [])
+    large.recover()
+    assert large.kept == [[3, 2]]
+    assert large.places(1, 2, 3, 4, 5) == [None, (ONE, 2), (ONE, 0), (TWO, 1), (TWO, 0)]
+    assert not large.folder.exists(), "nothing of it stays"
+
+
+def test_few_rows_more_are_told_file_by_file(large: World) -> None:
+    large.recover()
+    three = large.add(stream(3), 6)
+    large.recover()
+    assert len(large.kept) == 1
+    assert large.places(6, 1) == [(three, 0), (ONE, 1)]
+
+
+@pytest.mark.parametrize("numbers", [(6, 6), (7, 1)], ids=["in one file", "in two files"])
+def test_keys_that_someone_wrote_twice_stop_nothing(large: World, numbers: tuple[int, int]) -> None:
+    strange = large.add(f"{PLACE}/data/strange.parquet", *numbers)
+    large.recover()
+    assert large.places(2, 4) == [(ONE, 2), (TWO, 1)]
+    assert large.places(numbers[0])[0][0] == strange
+    assert not large.folder.exists()
+
+
+def test_without_room_for_its_keys_it_says_so(large: World) -> None:
+    large.folder.write_text("no folder")
+    with pytest.raises(LakeError, match=r"keys cannot be kept in .*keys: "):
+        large.recover()
 
 
 def test_an_open_version_that_someone_wrote_twice_into_a_file_stops_nothing() -> None:
