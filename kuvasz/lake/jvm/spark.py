@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from kuvasz.config.model import CatalogType, Config
 from kuvasz.config.secrets import SECRET_NAME, is_secret_name
@@ -137,6 +139,7 @@ def _open_context(chosen: Mapping[str, str], output: SparkOutput) -> None:
     """Start the JVM without a secret: PySpark writes each setting on its command line, where all users see it."""
     if SparkContext._active_spark_context is not None:
         return
+    _know_numpy()
     if SparkContext._gateway is None:
         shown = [(name, value) for name, value in chosen.items() if not _may_be_secret(name)]
         gateway = _launch(SparkConf().setAll(shown), output)
@@ -144,6 +147,24 @@ def _open_context(chosen: Mapping[str, str], output: SparkOutput) -> None:
         gateway = SparkContext._gateway
     names.settle(gateway.jvm)
     SparkContext(conf=SparkConf().setAll(list(chosen.items())), gateway=gateway)
+
+
+def _know_numpy() -> None:
+    """Have PySpark tell numpy's values by their types.
+
+    For each object that goes to the JVM it asks a module that its own tests have whether there is numpy, and that
+    module loads whatever a test may need, pandas first: 400 modules, half a second of CPU of a start.
+    """
+    NumpyScalarConverter.can_convert = _is_scalar  # type: ignore[method-assign, assignment]
+    NumpyArrayConverter.can_convert = _is_array  # type: ignore[method-assign, assignment]
+
+
+def _is_scalar(_: NumpyScalarConverter, value: object) -> bool:
+    return isinstance(value, np.generic)
+
+
+def _is_array(_: NumpyArrayConverter, value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1
 
 
 def _launch(conf: SparkConf, output: SparkOutput) -> JavaGateway:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,3 +138,16 @@ def test_python_workers_are_forked_with_pyiceberg_where_they_need_it(
     config_of: Callable[..., Config], lake: dict[str, Any], is_told: bool
 ) -> None:
     assert (f"spark.executorEnv.{PRELOADED}" in spark.settings(config_of(lake=lake))) == is_told
+
+
+@pytest.mark.process
+def test_numpys_values_go_to_the_jvm_without_what_tests_of_pyspark_need() -> None:
+    program = (
+        "import sys, numpy as np; from py4j.protocol import INPUT_CONVERTER; from kuvasz.lake.jvm import spark\n"
+        "spark._know_numpy()\n"
+        "values = np.int64(1), np.arange(3), 1, object()\n"
+        "print(*(any(one.can_convert(value) for one in INPUT_CONVERTER) for value in values))\n"
+        "print('pyspark.testing' in sys.modules, 'pandas' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "False", "False", "False", "False"]
