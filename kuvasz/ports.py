@@ -377,6 +377,10 @@ class SourceNotes(Protocol):
     def published(self, target: str, source: str) -> str | None:
         """Return by which catalog rows a source's table was published since its rows are here; None: nobody said."""
 
+    def published_of(self, target: str, sources: Sequence[str]) -> Mapping[str, str | None]:
+        """Return what `published` says of several sources' tables, by source: a target may have thousands."""
+        return {source: self.published(target, source) for source in sources}
+
     def remember_published(self, target: str, source: str, published: str) -> None:
         """Store how a table is published, where a copy did not ask; a copy and a repair bring it with the position.
 

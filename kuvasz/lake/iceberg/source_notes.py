@@ -10,7 +10,7 @@ from kuvasz.lake.format import gaps
 from kuvasz.ports import SourceNotes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kuvasz.evolve.known import SourceColumns
     from kuvasz.lake.iceberg.tables import Tables
@@ -56,6 +56,11 @@ class IcebergSourceNotes(SourceNotes):
     def published(self, target: str, source: str) -> str | None:
         """See `kuvasz.ports.SourceNotes.published`."""
         return self._tables[target].notes.published(source)
+
+    @override
+    def published_of(self, target: str, sources: Sequence[str]) -> Mapping[str, str | None]:
+        """See `kuvasz.ports.SourceNotes.published_of`."""
+        return self._tables[target].notes.published_of(sources)
 
     @override
     def remember_published(self, target: str, source: str, published: str) -> None:

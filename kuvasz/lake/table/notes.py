@@ -18,8 +18,13 @@ from kuvasz.model import SourcePosition
 from kuvasz.ports import Gap
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kuvasz.lake.files.files import Changeset
     from kuvasz.lake.jvm.iceberg_table import IcebergTable
+
+#: So many properties are asked for one by one: of more, all of the table's are read.
+_FEW = 4
 
 #: Table property that holds the id of the last commit: how a lost answer is looked up.
 COMMIT_PROPERTY = "kuvasz.commit"
@@ -108,6 +113,13 @@ class Notes:
     def published(self, source: str) -> str | None:
         """Return by which catalog rows a source's table was published all the time; None: nobody said."""
         return self._table.property_of(PUBLISHED_PREFIX + source)
+
+    def published_of(self, sources: Sequence[str]) -> Mapping[str, str | None]:
+        """Return what `published` says of several sources, by source: of more than a few with one question."""
+        if len(sources) <= _FEW:
+            return {source: self.published(source) for source in sources}
+        properties = self._table.properties
+        return {source: properties.get(PUBLISHED_PREFIX + source) for source in sources}
 
     def remember_published(self, source: str, published: str) -> None:
         """Store by which catalog rows a source publishes its table."""

@@ -20,6 +20,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError, SourceLocked, SourceRefused, place_of
 from kuvasz.events import Event, EventLog
 from kuvasz.model import TableName
+from kuvasz.ports import SourceNotes
 from kuvasz.source import conninfo, inserts, publication, slots
 from kuvasz.source.catalog import membership, partitions
 from kuvasz.source.catalog.look import wal_end
@@ -27,6 +28,7 @@ from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.tables import State
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.context.source_tables import SourceTables
 from kuvasz.sync.rules import keyless
 from kuvasz.sync.rules.left_out import row_filters
 from kuvasz.sync.rules.left_out.column_lists import published
@@ -224,13 +226,15 @@ class Publications:
     ) -> list[SourceTableSpec]:
         """Return the tables with rows in the lake that are not proved to have been published since."""
         place = functools.cache(lambda: _place(connection))
+        followed = [(spec, table) for spec, table in tables if self._is_followed(spec, table)]
+        noted = _noted(
+            self._lake.notes, self._source_tables, [spec for spec, _ in followed if spec.key in shown.members]
+        )
         broken = []
-        for spec, table in tables:
-            if not self._is_followed(spec, table):
-                continue
+        for spec, table in followed:
             now = shown.members.get(spec.key)
             is_other = now is not None and _has_other_filter(spec, table, now)
-            if now is None or is_other or not self._goes_on(spec, now, place):
+            if now is None or is_other or not self._goes_on(spec, now, noted[spec.key], place):
                 broken.append(spec)
                 self._source_tables.gap_starts.note(Evidence.PUBLICATION, spec)
                 continue
@@ -238,17 +242,21 @@ class Publications:
         return broken
 
     def _goes_on(
-        self, spec: SourceTableSpec, now: membership.Membership, place: Callable[[], tuple[int, int]]
+        self,
+        spec: SourceTableSpec,
+        now: membership.Membership,
+        text: str | None,
+        place: Callable[[], tuple[int, int]],
     ) -> bool:
         """Whether a table was published alike since its last look; what is new of that is remembered.
 
         Args:
             spec: The table.
             now: How it is published.
+            text: How it was published then; None: nobody said.
             place: Gives the timeline of the source, and where its WAL ended after the look.
         """
-        notes, name = self._lake.notes, self._source_tables.name(spec)
-        text, fresh = notes.published(spec.identifier, name), now
+        fresh = now
         if text == now.render():
             return now.goes_on_from(now)
         if text:
@@ -260,7 +268,8 @@ class Publications:
             fresh = now.beside(earlier, timeline, end)
         if text != fresh.render():
             # An earlier version did not note it, or one of several clauses came or went.
-            notes.remember_published(spec.identifier, name, fresh.render())
+            name = self._source_tables.name(spec)
+            self._lake.notes.remember_published(spec.identifier, name, fresh.render())
         return True
 
     def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
@@ -386,7 +395,9 @@ class Publications:
                 spec.key
             )  # before anybody else may alter it
         is_other = before is not None and _has_other_filter(spec, table, before)
-        if before is None or after is None or not is_followed or is_other or not self._goes_on(spec, before, place):
+        if before is None or after is None or not is_followed or is_other:
+            return
+        if not self._goes_on(spec, before, _noted(self._lake.notes, self._source_tables, [spec])[spec.key], place):
             return  # its next look finds another row, and nothing that proves it
         self._note_list(spec, after.beside(before, *_place(connection)))
 
@@ -453,6 +464,18 @@ def _members(
 def _has_other_filter(spec: SourceTableSpec, table: SourceTable, now: membership.Membership) -> bool:
     """Whether rows of a table are sent by another condition than the map's: what it holds back nobody knows."""
     return now.row_filter not in {"", membership.mark_of(row_filters.wanted(spec, table))}
+
+
+def _noted(notes: SourceNotes, tables: SourceTables, specs: Sequence[SourceTableSpec]) -> Mapping[str, str | None]:
+    """Return by which catalog rows tables were published at their last look, by `SourceTableSpec.key`."""
+    key_of: dict[str, dict[str, str]] = {}  # target -> name of its source -> key
+    for spec in specs:
+        key_of.setdefault(spec.identifier, {})[tables.name(spec)] = spec.key
+    return {
+        keys[name]: text
+        for target, keys in key_of.items()
+        for name, text in notes.published_of(target, tuple(keys)).items()
+    }
 
 
 def _place(connection: Any) -> tuple[int, int]:  # noqa: ANN401 (psycopg's, which is known to `source` alone)

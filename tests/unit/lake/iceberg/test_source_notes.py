@@ -36,6 +36,13 @@ def test_how_it_is_published(local_world: LocalWorld, notes: SourceNotes) -> Non
         assert (seen.published(TARGET, "eu"), seen.published(TARGET, "us")) == ("5:700", None)
 
 
+@pytest.mark.parametrize("others", [1, 20])
+def test_how_many_are_published(notes: SourceNotes, others: int) -> None:
+    notes.remember_published(TARGET, "eu", "5:700")
+    unknown = [f"s{number}" for number in range(others)]
+    assert notes.published_of(TARGET, ["eu", *unknown]) == {"eu": "5:700"} | dict.fromkeys(unknown)
+
+
 def test_what_is_parked(local_world: LocalWorld, notes: SourceNotes) -> None:
     notes.park(TARGET, "eu", "a1")
     assert restarted(local_world).parked(TARGET, "eu") == "a1"
