@@ -1,8 +1,9 @@
 """Measures what kuvasz notes of many like sources in a table costs: bytes of its metadata, and time of a commit.
 
-    python -m benchmarks.micro_notes [--sources 1 150 1000] [--columns 3 50] [--earlier] [--gzip]
+    python -m benchmarks.micro_notes [--sources 1 150 1000] [--columns 3 50] [--moved 1] [--commits 40]
+        [--earlier] [--gzip]
 
-A commit adds one file and moves the position of one source. `--earlier` writes notes as earlier versions did.
+A commit adds one file and moves the positions of `--moved` sources. `--earlier` writes notes as earlier versions did.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from tests.support.source_table import SourceTable
 #: Types of columns, in turns: integer, text, numeric, timestamptz, jsonb.
 _TYPES = [BUILTIN[oid] for oid in (23, 25, 1700, 1184, 3802)]
 
-_ROUNDS = 40
+
+#: Of the commits, the last so many count.
+_LAST = 20
 
 
 class Source:
@@ -92,7 +95,25 @@ class Notes:
         }
 
 
-def measure(catalog: Catalog, name: str, sources: list[Source], notes: Notes, codec: str) -> str:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Commits:
+    """The commits of a table that are measured."""
+
+    count: int
+    moved: int  #: sources of each
+    is_earlier: bool  #: summaries have an entry for each source, however many
+
+    def make(self, table: IcebergTable, sources: list[Source], notes: Notes) -> list[float]:
+        """Make them; return the seconds of each."""
+        seconds = []
+        for number in range(self.count):
+            moved = (sources[(number + other) % len(sources)] for other in range(min(self.moved, len(sources))))
+            told = {name: text for source in moved for name, text in notes.position(source).items()}
+            seconds.append(commit(table, number, told, told if self.is_earlier else source_positions.packed(told)))
+        return seconds
+
+
+def measure(catalog: Catalog, name: str, sources: list[Source], notes: Notes, commits: Commits, codec: str) -> str:
     """Return the line of a table of so many sources."""
     target, relation = Target(name=name), sources[0].table.catalog()
     fields = wanted(target, relation)
@@ -105,25 +126,26 @@ def measure(catalog: Catalog, name: str, sources: list[Source], notes: Notes, co
     begin = time.thread_time()
     column_notes.parse(static, name)
     parsed = time.thread_time() - begin
-    times = [commit(table, number, notes.position(sources[number % len(sources)])) for number in range(_ROUNDS)]
+    times = commits.make(table, sources, notes)[-_LAST:]
     content, written = metadata(table)
     properties = sum(len(json.dumps({key: text})) + 4 for key, text in static.items() if ".shape." not in key)
     return (
         f"{len(sources):>6,} sources, {len(relation.columns):>2} columns: metadata {len(content):>10,} bytes"
         f" ({written:>10,} written), of a source {properties / len(sources):>7,.0f};"
-        f" a commit {statistics.median(times[5:]) * 1e3:6.1f} ms, all notes parsed in {parsed * 1e3:6.1f} ms"
+        f" a commit {statistics.median(times) * 1e3:6.1f} ms, all notes parsed in {parsed * 1e3:6.1f} ms"
     )
 
 
-def commit(table: IcebergTable, number: int, moved: Mapping[str, str]) -> float:
-    """Commit a file and a position; return the seconds that took."""
+def commit(table: IcebergTable, number: int, moved: Mapping[str, str], summary: Mapping[str, str]) -> float:
+    """Commit a file and positions; return the seconds that took."""
     file = {"spec-id": 0, "content": "data", "file-path": f"{table.location}/data/{number}.parquet",
             "file-format": "parquet", "partition": [], "file-size-in-bytes": 1, "record-count": 2}  # fmt: skip
-    told = {"kuvasz.commit": f"{number:032x}", "kuvasz.anchor": f"{number:032x}", **moved}
+    ids = {"kuvasz.commit": f"{number:032x}", "kuvasz.anchor": f"{number:032x}"}
     begin = time.perf_counter()
     made = TableCommit(
-        snapshot_id=table.snapshots.current_id, properties=told, summary=told, data_files=[json.dumps(file)]
-    )
+        snapshot_id=table.snapshots.current_id, properties={**ids, **moved}, summary={**ids, **summary},
+        data_files=[json.dumps(file)],
+    )  # fmt: skip
     table.commit(made)
     return time.perf_counter() - begin
 
@@ -140,10 +162,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=int, nargs="+", default=[1, 150, 1000])
     parser.add_argument("--columns", type=int, nargs="+", default=[3, 50])
+    parser.add_argument("--moved", type=int, default=1, help="sources that each commit moves")
+    parser.add_argument("--commits", type=int, default=40)
     parser.add_argument("--earlier", action="store_true")
     parser.add_argument("--gzip", action="store_true", help="have Iceberg compress metadata")
     chosen = parser.parse_args()
     notes = Notes(is_earlier=chosen.earlier)
+    commits = Commits(count=chosen.commits, moved=chosen.moved, is_earlier=chosen.earlier)
     with tempfile.TemporaryDirectory(prefix="kuvasz-notes-") as folder:
         file = Path(folder, "map.yaml")
         lake = {"uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/wh"}
@@ -159,7 +184,7 @@ def main() -> None:
                 for count in chosen.sources:
                     sources = [Source(number, columns) for number in range(count)]
                     codec = "gzip" if chosen.gzip else "none"
-                    print(measure(catalog, f"shop.t{columns}_{count}", sources, notes, codec), flush=True)
+                    print(measure(catalog, f"shop.t{columns}_{count}", sources, notes, commits, codec), flush=True)
         finally:
             session.stop()
 

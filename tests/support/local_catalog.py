@@ -432,8 +432,11 @@ class _Snapshots:
         return is_cut or any(one.number == snapshot_id for one in line)
 
     def newest_of_summaries(self, entry: str) -> tuple[str | None, bool]:
+        return self.newest_that_says(lambda entry_of: entry_of(entry))
+
+    def newest_that_says(self, say: Callable[[Callable[[str], str | None]], str | None]) -> tuple[str | None, bool]:
         line = list(self._line())
-        found = [one.summary[entry] for one in line if entry in one.summary]
+        found = [value for one in line if (value := say(one.summary.get)) is not None]
         is_whole = not line or line[-1].parent is None
         return (found[0], True) if found else (None, is_whole)
 

@@ -8,6 +8,7 @@ expired before somebody looked.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -149,12 +150,10 @@ def kind_of(summary: Mapping[str, str], known: snapshot_origin.SnapshotOrigin | 
 def _positions(summary: Mapping[str, str]) -> dict[str, str]:
     """Return source -> LSN of the sources that moved."""
     found = {}
-    for name, value in summary.items():
-        if name.startswith(source_positions.PREFIX):
-            try:
-                found[name.removeprefix(source_positions.PREFIX)] = lsn.render(source_positions.lsn_of(value))
-            except (ValueError, KeyError, TypeError):
-                continue  # somebody damaged it; who relies on it says so
+    with contextlib.suppress(ValueError):  # somebody damaged it, as below; who relies on it says so
+        for source, text in source_positions.texts_of(summary).items():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found[source] = lsn.render(source_positions.lsn_of(text))
     return found
 
 

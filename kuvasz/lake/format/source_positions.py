@@ -8,13 +8,19 @@ number stands behind ``"``. `kuvasz notes` shows what it says.
 
 It lives in a property because it must survive the expiry of snapshots, and in one of its own because two processes
 may move two sources at a time. Earlier versions wrote JSON: ``{"lsn": "0/1A2B", "commit_lsn": "0/1A00", …}``.
+
+A snapshot's summary repeats the positions that its commit moved. Metadata has the summaries of all snapshots, so
+those of many sources are one entry there, ``kuvasz.positions``: a JSON object, source -> value, compressed (zlib) and
+in base64.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kuvasz import lsn
@@ -22,6 +28,15 @@ from kuvasz.errors import LakeError, place_of
 from kuvasz.model import SourcePosition
 
 PREFIX = "kuvasz.position."
+
+#: An entry of a snapshot's summary with the positions of many sources.
+PACKED = "kuvasz.positions"
+
+#: Sources from which on a summary has their positions in one entry: 77 bytes for each become 18 of hundreds.
+_MANY = 20
+
+#: What is packed is not larger: 100,000 sources.
+_PACKED_BYTES = 16 << 20
 
 #: Begins an entry of a snapshot's summary with a commit time that is newer than that of the position's transaction,
 #: in µs since 2000 UTC and base 36: by whose clock the source committed is its own affair, and a replicated
@@ -69,11 +84,63 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourcePosition
     Raises:
         LakeError: A position was damaged by someone.
     """
-    return {
-        name.removeprefix(PREFIX): _parse(value, name, table)
-        for name, value in properties.items()
-        if name.startswith(PREFIX)
-    }
+    try:
+        texts = texts_of(properties)
+    except ValueError as error:
+        raise LakeError(
+            f"{place_of(table=table)}: {PACKED} in the summary of a snapshot has no positions: {error}",
+            hint="roll the table forward to a newer snapshot, or copy its sources again: kuvasz resync",
+        ) from error
+    return {source: _parse(text, PREFIX + source, table) for source, text in texts.items()}
+
+
+def texts_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return source -> position, as it is written, from a table's properties or from the summary of a snapshot.
+
+    Raises:
+        ValueError: The entry of many sources cannot be read.
+    """
+    found = _unpacked(properties[PACKED]) if PACKED in properties else {}
+    for name, value in properties.items():
+        if name.startswith(PREFIX):
+            found[name.removeprefix(PREFIX)] = value
+    return found
+
+
+def text_in(entry: Callable[[str], str | None], source: str) -> str | None:
+    """Return one source's position from the summary of a snapshot, as it is written; None: it has not moved.
+
+    Args:
+        entry: Gives an entry of the summary.
+        source: The source.
+    """
+    text = entry(PREFIX + source)
+    if text is not None or (packed := entry(PACKED)) is None:
+        return text
+    with contextlib.suppress(ValueError):  # as if it said nothing: the one before does
+        return _unpacked(packed).get(source)
+    return None
+
+
+def packed(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what a summary repeats of a table's properties: positions of many sources in one entry."""
+    texts = {name.removeprefix(PREFIX): text for name, text in properties.items() if name.startswith(PREFIX)}
+    if len(texts) < _MANY:
+        return dict(properties)
+    whole = zlib.compress(json.dumps(texts, separators=(",", ":")).encode())
+    others = {name: text for name, text in properties.items() if not name.startswith(PREFIX)}
+    return {**others, PACKED: base64.b64encode(whole).decode()}
+
+
+def _unpacked(text: str) -> dict[str, str]:
+    try:
+        inflated = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), _PACKED_BYTES)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    found = json.loads(inflated)
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise ValueError("it is no object of texts")
+    return found
 
 
 def newest(positions: Mapping[str, SourcePosition], newest_us: Mapping[str, int]) -> dict[str, str]:

@@ -104,16 +104,23 @@ class Snapshots:
             return False
 
     def newest_of_summaries(self, entry: str) -> tuple[str | None, bool]:
-        """Return an entry of the summary of the newest snapshot that has it, of the current one and its ancestors.
+        """Return an entry of the summary of the newest snapshot that has it; see `newest_that_says`."""
+        return self.newest_that_says(lambda entry_of: entry_of(entry))
+
+    def newest_that_says(self, say: Callable[[Callable[[str], str | None]], str | None]) -> tuple[str | None, bool]:
+        """Return what the newest snapshot says that says it, of the current one and its ancestors.
+
+        Args:
+            say: Finds it in the entries of a summary; None: that one does not say it.
 
         Returns:
-            Its value, None if there is none; and whether all ancestors were seen that could have a newer one: the
+            What it says, None if there is none; and whether all ancestors were seen that could have a newer one: the
             search ends where they were expired.
         """
         with self._handle.asking():
             snapshot = self._handle.head()
             while snapshot is not None:
-                value = snapshot.summary().get(entry)
+                value = say(snapshot.summary().get)
                 if value is not None:
                     return str(value), True
                 parent = snapshot.parentId()

@@ -146,7 +146,8 @@ def _told(properties: Mapping[str, str]) -> dict[str, str]:
 
     Metadata has the summaries of all snapshots.
     """
-    return {name: value for name, value in properties.items() if not name.startswith(_UNTOLD)}
+    told = {name: value for name, value in properties.items() if not name.startswith(_UNTOLD)}
+    return position_properties.packed(told)
 
 
 def data_json(entry: FileEntry) -> str:

@@ -205,7 +205,7 @@ class Notes:
 
     def _shown(self, source: str, known: SourcePosition) -> SourcePosition:
         """Return the position that the rows of the current snapshot have; 0/0 if its snapshots do not say it."""
-        name = source_positions.PREFIX + source
-        text, _ = self._table.snapshots.newest_of_summaries(name)
-        shown = source_positions.parse({name: text} if text else {}, self._table.name).get(source)
+        text, _ = self._table.snapshots.newest_that_says(lambda entry: source_positions.text_in(entry, source))
+        told = {source_positions.PREFIX + source: text} if text else {}
+        shown = source_positions.parse(told, self._table.name).get(source)
         return shown if shown is not None and shown.history == known.history else SourcePosition(lsn=0)

@@ -10,6 +10,7 @@ import pytest
 
 from kuvasz.lake.about.commits import SeenSnapshots, news, rows_of, seen_of
 from kuvasz.lake.files.snapshot_origin import SnapshotOrigin
+from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.notes import SEEN_PREFIX
 from kuvasz.model import Operations
 
@@ -41,6 +42,14 @@ def test_a_snapshot_of_the_stream_says_all_but_what_its_commit_took() -> None:
         "files": 3, "bytes": 527, "writing_seconds": 0.5, "waiting_seconds": 0.25, "committing_seconds": 0.125,
         "interval_seconds": None,
     }  # fmt: skip
+
+
+def test_a_snapshot_says_how_far_many_sources_moved() -> None:
+    texts = {f"kuvasz.position.s{number}": f"0/{number + 1};;;;;;;" for number in range(30)}
+    one = snapshot(1)
+    one["summary"] |= source_positions.packed(texts)
+    assert len(one["summary"]) == 2
+    assert dict(row(one)["positions"]) == {f"s{number}": f"0/{number + 1}" for number in range(30)}
 
 
 @pytest.mark.parametrize(

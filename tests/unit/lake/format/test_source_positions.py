@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import dataclasses
+import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -38,6 +40,46 @@ def test_what_is_rendered_is_parsed(found: dict[str, SourcePosition]) -> None:
         source_positions.PREFIX + source: source_positions.render(position) for source, position in found.items()
     }
     assert source_positions.parse(properties | {"other": "x"}, "shop.items") == found
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(min_size=1), places, max_size=40))
+def test_what_a_summary_repeats_is_parsed(found: dict[str, SourcePosition]) -> None:
+    properties = {
+        source_positions.PREFIX + source: source_positions.render(position) for source, position in found.items()
+    }
+    told = source_positions.packed(properties | {"other": "x"})
+    assert source_positions.parse(told, "shop.items") == found
+    assert told["other"] == "x"
+    for source, position in found.items():
+        text = source_positions.text_in(told.get, source)
+        assert text is not None
+        assert source_positions.lsn_of(text) == position.lsn
+    assert source_positions.text_in(told.get, "") is None
+
+
+def test_positions_of_many_sources_take_few_bytes_of_a_summary() -> None:
+    positions = [
+        dataclasses.replace(OLD, lsn=OLD.lsn + step * 7919, xid=step * 31, commit_us=OLD.commit_us + step * 65537)
+        for step in range(500)
+    ]
+    many = {f"kuvasz.position.shop_s{at}": source_positions.render(one) for at, one in enumerate(positions)}
+    told = source_positions.packed(many)
+    assert [*told] == [source_positions.PACKED]
+    assert len(told[source_positions.PACKED]) <= 30 * len(many)
+    assert sum(map(len, [*many, *many.values()])) > 70 * len(many)
+    few = dict(list(many.items())[:5])
+    assert source_positions.packed(few) == few
+
+
+@pytest.mark.parametrize("text", ["?", "AAAA", base64.b64encode(zlib.compress(b"[]")).decode(),
+                                  base64.b64encode(zlib.compress(b'{"eu": 1}')).decode(),
+                                  base64.b64encode(zlib.compress(b" " * (17 << 20) + b"{}")).decode()])  # fmt: skip
+def test_damaged_positions_of_many_sources_are_named(text: str) -> None:
+    with pytest.raises(LakeError, match=r"table shop.items: kuvasz.positions in the summary") as caught:
+        source_positions.parse({"kuvasz.positions": text}, "shop.items")
+    assert caught.value.hint
+    assert source_positions.text_in({"kuvasz.positions": text}.get, "eu") is None
 
 
 @given(places)

@@ -14,6 +14,7 @@ from kuvasz.errors import LakeError
 from kuvasz.lake.files import files
 from kuvasz.lake.files.data_file import DataFile
 from kuvasz.lake.files.files import Changeset, FileEntry, FileTable
+from kuvasz.lake.format import source_positions
 from kuvasz.lake.table.commit_builder import CommitBuilder, data_json
 from kuvasz.model import SourcePosition
 
@@ -96,6 +97,14 @@ def test_positions_travel_in_properties_and_summary(table: SimpleNamespace) -> N
     assert sent.commit.summary == {**sent.commit.properties, "told": "so"}
     assert sent.commit.properties["kuvasz.commit"] == sent.commit_id
     assert _builder(table, changeset).finish({}).commit_id != sent.commit_id
+
+
+def test_of_many_sources_the_summary_has_one_entry(table: SimpleNamespace) -> None:
+    positions = dict.fromkeys((f"s{number}" for number in range(100)), HERE)
+    commit = _builder(table, changes(new=[])).finish(positions).commit
+    assert {f"kuvasz.position.{source}" for source in positions} <= commit.properties.keys()
+    assert commit.summary.keys() == {"kuvasz.anchor", "kuvasz.commit", "kuvasz.positions"}
+    assert source_positions.parse(commit.summary, "shop.items") == positions
 
 
 def test_what_is_read_of_the_newest_metadata_alone_is_in_no_summary(table: SimpleNamespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
@@ -31,6 +31,9 @@ class Table:
 
     def newest_of_summaries(self, name: str) -> tuple[str | None, bool]:
         return self.summary.get(name), True
+
+    def newest_that_says(self, say: Callable[[Callable[[str], str | None]], str | None]) -> tuple[str | None, bool]:
+        return say(self.summary.get), True
 
     def property_of(self, name: str) -> str | None:
         return self.properties.get(name)
@@ -111,18 +114,23 @@ def test_a_gap_opens_where_the_position_was(table: Table) -> None:
     assert notes.gaps("eu") == (gap,), "without a position no other gap opens"
 
 
+@pytest.mark.parametrize("sources", [1, 30], ids=["alone", "with many"])
 @pytest.mark.parametrize("is_noticed", [True, False])
 @pytest.mark.parametrize(
     ("shown", "begin"), [({"lsn": 0x1000}, 0x1000), ({"lsn": 0x1000, "history": 1}, 0), (None, 0)]
 )
 def test_the_gap_of_a_table_that_was_set_back_begins_behind_its_rows(
-    table: Table, shown: dict[str, int] | None, begin: int, is_noticed: bool
+    table: Table, shown: dict[str, int] | None, begin: int, is_noticed: bool, sources: int
 ) -> None:
     """The position is that of rows which are gone; 0/0 where nothing says which are there."""
     table.properties |= {REWOUND_PREFIX + "eu": "why"} if is_noticed else {ANCHOR_PROPERTY: "a2"}
     table.summary = {ANCHOR_PROPERTY: "a1"}
+    told = {f"s{number}": HERE for number in range(1, sources)}
     if shown is not None:
-        table.summary[source_positions.PREFIX + "eu"] = source_positions.render(SourcePosition(**shown))
+        told["eu"] = SourcePosition(**shown)
+    texts = {source_positions.PREFIX + name: source_positions.render(one) for name, one in told.items()}
+    table.summary |= source_positions.packed(texts)
+    assert (source_positions.PACKED in table.summary) is (sources > 1)
     notes = Notes(table)
     notes.drop_position("eu", to_repair=True)
     (gap,) = notes.gaps("eu")
