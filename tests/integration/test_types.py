@@ -28,7 +28,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 #: What a role may prefer in output formats; kuvasz must not care.
 ODD_MANNERS = (
     "datestyle = 'SQL, DMY'", "timezone = 'Asia/Kathmandu'", "intervalstyle = 'iso_8601'", "bytea_output = 'escape'",
-    "extra_float_digits = 0", "client_encoding = 'LATIN1'",
+    "extra_float_digits = 0", "client_encoding = 'LATIN1'", "quote_all_identifiers = on",
+    "standard_conforming_strings = off",
 )  # fmt: skip
 
 UTC = datetime.UTC
