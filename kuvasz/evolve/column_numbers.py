@@ -26,7 +26,7 @@ _MOST_STEPS = 40_000
 
 #: Types whose values PostgreSQL never takes for one another's without writing them anew; of others nothing is said.
 _KINDS = {
-    16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 26: "int4", 25: "text", 1042: "bpchar", 1043: "text",
+    16: "bool", 17: "bytea", 20: "int8", 21: "int2", 23: "int4", 26: "int4", 25: "text", 1042: "text", 1043: "text",
     142: "text", 114: "json", 3802: "jsonb", 700: "float4", 701: "float8", 1700: "numeric", 1082: "date",
     1083: "time", 1266: "timetz", 1114: "timestamp", 1184: "timestamp", 1186: "interval", 2950: "uuid",
 }  # fmt: skip

@@ -46,6 +46,8 @@ VALUE_SETTINGS = {
     "intervalstyle": "postgres",
     "client_encoding": "UTF8",
     "xmlbinary": "base64",
+    "quote_all_identifiers": "off",  # of `regclass` and the like
+    "standard_conforming_strings": "on",  # of the statements that ask for them
     # A policy would drop rows from the copy without a word; with "off" it is an error (manual, section 5.9).
     "row_security": "off",
     # Names of types and tables are printed with their schema, or without, by it; and what a tenant makes in a schema

@@ -29,6 +29,10 @@ _CONFLICT_HINT = (
     "at the standby: ALTER SYSTEM SET hot_standby_feedback = 'on'; SELECT pg_reload_conf(); or a longer"
     " max_standby_streaming_delay; it is tried again"
 )
+_READ_ONLY_HINT = (
+    "its sessions may not write: give the url of the primary, or: ALTER ROLE {role} SET"
+    " default_transaction_read_only = 'off'; it is tried again"
+)
 _RESTART_HINT = "it is tried again; see the server's log if this goes on"
 _UNFORESEEN_HINT = (
     "report it: this is a mistake in kuvasz, or something else than a PostgreSQL server answers; the others go on"
@@ -108,6 +112,7 @@ _RULES = (
     _rule(SourceRefused, "a privilege is missing", "42501"),
     _rule(SourceError, "the other session must end first; it is tried again", "55006"),
     _rule(SourceError, _UNDECODABLE_HINT, text="unexpected duplicate for tablespace|could not map filenumber"),
+    _rule(SourceError, _READ_ONLY_HINT, "25006"),
     _rule(SourceLocked, _LOCK_HINT, "55P03"),
     _rule(SourceError, _CONFLICT_HINT, text="due to conflict with recovery"),
     _rule(SourceError, _NAME_HINT, "22021"),

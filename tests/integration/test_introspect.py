@@ -7,6 +7,7 @@ from kuvasz.model import LONG, ReplicaIdentity, TableName
 from kuvasz.source import conninfo
 from kuvasz.source.catalog import fingerprint, introspect, sizes
 from kuvasz.source.catalog.table import TableKind
+from tests.support.postgres import needs
 
 pytestmark = pytest.mark.postgres
 
@@ -129,6 +130,20 @@ def test_the_proposed_sql_makes_the_table_fit_to_be_published(connection, setup,
     connection.execute(load(connection, "t").mend)
     mended = load(connection, "t")
     assert (mended.can_update, mended.relation.key) == (True, key)
+
+
+def test_a_column_that_may_have_nulls_from_before_is_of_no_key(source, connection):
+    needs(source.server, 18, "NOT NULL of rows to come alone")
+    connection.execute("""
+        CREATE TABLE t (a int, b int); INSERT INTO t VALUES (NULL, 1), (NULL, 2);
+        CREATE UNIQUE INDEX u ON t (a); ALTER TABLE t ADD CONSTRAINT c NOT NULL a NOT VALID;
+        ALTER TABLE t REPLICA IDENTITY USING INDEX u""")
+    table = load(connection, "t")
+    assert (table.relation.key, table.unique) == ((), ())
+    assert "its replica identity u is not a valid, immediate unique index over NOT NULL columns" in table.why_no_key
+    connection.execute("DELETE FROM t")
+    connection.execute(table.mend)
+    assert load(connection, "t").relation.key == ("a",)
 
 
 _KEYED = "CREATE TABLE t (a varchar(9) PRIMARY KEY, b int NOT NULL, c int NOT NULL UNIQUE)"

@@ -28,7 +28,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 #: What a role may prefer in output formats; kuvasz must not care.
 ODD_MANNERS = (
     "datestyle = 'SQL, DMY'", "timezone = 'Asia/Kathmandu'", "intervalstyle = 'iso_8601'", "bytea_output = 'escape'",
-    "extra_float_digits = 0", "client_encoding = 'LATIN1'",
+    "extra_float_digits = 0", "client_encoding = 'LATIN1'", "quote_all_identifiers = on",
+    "standard_conforming_strings = off",
 )  # fmt: skip
 
 UTC = datetime.UTC
@@ -187,6 +188,28 @@ def test_keys_of_every_type(typed: Database, lake_folder: LakeFolder, *, is_whol
         pipeline.wait_streaming()
         change_keys(typed, tables)
         check(pipeline)
+
+
+UUIDS = (
+    "00000000-0000-0000-0000-000000000000", "01000000-0000-0000-7000-000000000000",
+    "7fffffff-ffff-ffff-8000-000000000000", "7fffffff-ffff-ffff-ffff-ffffffffffff",
+    "80000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff",
+)  # fmt: skip
+
+
+def test_spark_passes_over_no_file_with_a_uuid_that_is_asked_for(database: Database, lake_folder: LakeFolder) -> None:
+    """Iceberg's spec orders them by their bytes, and Java, which Spark goes by, by two numbers with signs."""
+    database.execute("CREATE TABLE items (id uuid PRIMARY KEY, n int)")
+    insert = "INSERT INTO items SELECT v::uuid, n FROM unnest(%s::text[]) WITH ORDINALITY AS given (v, n)"
+    database.execute(insert, (list(UUIDS[::2]),))
+    with Pipeline(lake_folder.config(group({None: database}, {"items": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        database.execute(insert, (list(UUIDS[1::2]),))
+        pipeline.wait_applied(database)
+    rows = lake_folder.session.table(lake_folder.spark_name("items"))
+    for place, value in enumerate(UUIDS):
+        found = [{row.id for row in rows.where(f"id {sign} '{value}'").collect()} for sign in ("=", ">=", "<")]
+        assert found == [{value}, set(UUIDS[place:]), set(UUIDS[:place])], value
 
 
 #: SQL type, a value that the lake cannot hold, what it becomes under `clamp`.

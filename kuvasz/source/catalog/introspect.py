@@ -134,6 +134,8 @@ WHERE p.pubname = ANY(%s::text[]) AND (r.prattrs IS NOT NULL OR r.prqual IS NOT 
 """
 _LISTS_SINCE, _GENERATED_SINCE = 150000, 180000
 
+# A column that is NOT NULL may have NULLs all the same, while nobody has looked (version 18, NOT VALID), and
+# PostgreSQL takes its index for a replica identity.
 _INDEXES = """
 SELECT i.indrelid::bigint AS relation, c.relname::text AS name, i.indisprimary AS is_primary,
     i.indisreplident AS is_identity, i.indimmediate AS is_immediate, i.indisvalid AS is_valid,
@@ -141,7 +143,9 @@ SELECT i.indrelid::bigint AS relation, c.relname::text AS name, i.indisprimary A
     coalesce((SELECT o.oid FROM pg_constraint o WHERE o.conrelid = i.indrelid AND o.conindid = i.indexrelid
         AND o.contype IN ('p', 'u')), 0)::bigint AS constraint_oid,
     array_agg(coalesce(a.attname::text, '') ORDER BY k.place) AS columns,
-    bool_and(coalesce(a.attnotnull, false)) AS is_not_null,
+    bool_and(coalesce(a.attnotnull, false) AND NOT EXISTS (SELECT FROM pg_constraint n
+        WHERE n.conrelid = i.indrelid AND n.contype = 'n' AND NOT n.convalidated AND n.conkey = ARRAY[a.attnum])
+    ) AS is_not_null,
     bool_or(coalesce(a.attgenerated, '') <> '') AS has_generated
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kuvasz.evolve import column_notes, known
 from kuvasz.evolve.column_numbers import Answer, Time, number
 from kuvasz.evolve.known import SourceColumns
-from kuvasz.model import Relation, Seen
+from kuvasz.model import PgType, Relation, Seen
+from kuvasz.typemap import BUILTIN
 from tests.support.examples import examples
 from tests.support.source_table import BIGINT, INT, TEXT, VARCHAR, SourceTable
+
+BPCHAR, XML, OID = (BUILTIN[oid] for oid in (1042, 142, 26))
 
 
 class History:
@@ -225,6 +229,21 @@ def test_text_and_varchar_are_no_different_types() -> None:
     history.table.drop(3)
     history.table.add("label", VARCHAR)
     assert history.numbers(before) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(TEXT, BPCHAR), (VARCHAR, BPCHAR), (VARCHAR, TEXT), (XML, TEXT), (XML, VARCHAR), (INT, OID)]
+)
+def test_a_type_that_became_another_without_a_word_is_no_proof_of_a_later_column(
+    before: PgType, after: PgType
+) -> None:
+    """PostgreSQL takes these for one another as they are (pg_cast, castmethod b), and writes no row anew."""
+    history = History(SourceTable(("id", INT), ("n", before)))
+    history.table.alter(2, pg_type=after)
+    message = history.message()
+    history.table.drop(2)
+    history.table.add("n", after)
+    assert history.numbers(message) is None
 
 
 def test_a_column_list_of_the_publication_counts() -> None:

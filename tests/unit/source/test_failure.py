@@ -30,6 +30,12 @@ from kuvasz.source import failure
         ("42704", 'ERROR: replication slot "s" does not exist', SlotLost, "copy the source again"),
         ("55006", 'ERROR: replication slot "s" is active for PID 7', SourceError, "other session"),
         ("XX000", "ERROR: unexpected duplicate for tablespace 0, relfilenumber 7", SourceError, "drop the slot"),
+        (
+            "25006",
+            "ERROR: cannot execute CREATE PUBLICATION, read-only",
+            SourceError,
+            "read_only = 'off'",
+        ),
         ("55P03", "ERROR: canceling statement due to lock timeout", SourceLocked, "lock"),
         ("57P01", "FATAL: terminating connection due to administrator command", SourceError, "tried again"),
         (None, 'FATAL:  password authentication failed for user "u"', SourceRefused, "pg_hba.conf"),
