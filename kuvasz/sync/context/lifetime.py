@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from kuvasz.errors import SourceError
+from kuvasz.source.reading.wake_up import LoopEvent
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Lifetime:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ending = asyncio.Event()
+        self._ending = LoopEvent()
         self.has_started = False  #: the source passed its checks at least once
         self._left: set[Job] = set()  #: threads that nobody waits for any more
 
