@@ -32,6 +32,7 @@ from kuvasz.errors import (
 from kuvasz.events import Event, EventLog
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
+from kuvasz.sync.beside import Beside
 from kuvasz.sync.commands import Commands
 from kuvasz.sync.context.lifetime import finished
 from kuvasz.sync.context.shared import Shared
@@ -247,13 +248,18 @@ class SourceSync:
 
     def quiesce(self) -> None:
         """Stop reading, go on confirming."""
-        self._lifetime.end()
+        self._end()
         self._context.current.quiesce()
 
     def stop(self) -> None:
         """Confirm what is durable and end."""
-        self._lifetime.end()
+        self._end()
         self._context.current.stop()
+
+    def _end(self) -> None:
+        if not self._lifetime.is_ending:
+            self._lifetime.end()
+            self._parts.watches.end()
 
     async def seen_off(self) -> None:
         """Return when nothing of it is left that may still touch its source, after it has ended."""
@@ -328,21 +334,15 @@ class SourceSync:
         self._streams_since = time.monotonic()
         parts.rejoin.begin(new)
         async with asyncio.TaskGroup() as tasks:
-            beside = [
-                tasks.create_task(parts.rejoin.copy(reader, start.system_id), name=f"copy {slot}"),
-                tasks.create_task(parts.rejoin.run(reader), name=f"readmit {slot}"),
-                tasks.create_task(parts.replays.run(reader), name=f"replay {slot}"),
-                tasks.create_task(parts.watches.inserts(reader, start), name=f"inserts {slot}"),
-                tasks.create_task(parts.watches.partitions(), name=f"partitions {slot}"),
-                tasks.create_task(parts.watches.patrol(), name=f"patrol {slot}"),
-                tasks.create_task(parts.parking.watch(reader), name=f"park {slot}"),
-            ]
+            beside = Beside(tasks, self._context.shared.rounds, slot)
             try:
+                parts.rejoin.attend(reader, start.system_id, beside)
+                parts.watches.begin(reader, start, beside)
+                parts.parking.watch(reader, beside)
                 await reader.run()
             finally:
                 parts.stream.close(reader)
-                for task in beside:
-                    task.cancel()
+                beside.end()
 
 
 class _SlotBackoff:
