@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import enum
 import operator
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -143,6 +144,8 @@ class TableStates:
 
     def _add(self, target: str, source: str, table: str) -> TableState:
         note = self._notes.get(target, source) or self._note_of_all(target, source)
+        # Of thousands of sources that are alike these are the same texts.
+        target, table = sys.intern(target), sys.intern(table)
         made = TableState(target=target, source=source, table=table, since=self._clock())
         made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
         if note.failed_at is not None:

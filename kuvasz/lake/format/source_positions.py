@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -127,7 +128,8 @@ def _of(text: str) -> SourcePosition:
     return SourcePosition(
         lsn=here, commit_lsn=here - int(behind, 36) if behind else 0, rows=_value(rows), xid=_value(xid),
         commit_us=_value(commit_us), history=_value(history), started_us=_value(started_us),
-        system_id=system[1:] if system.startswith(_TEXT) else str(_value(system) or ""),
+        # Of all sources of a server it is one text.
+        system_id=sys.intern(system[1:] if system.startswith(_TEXT) else str(_value(system) or "")),
     )  # fmt: skip
 
 

@@ -63,8 +63,9 @@ class SourceTables:
 
     def update(self, source: Source) -> None:
         """Take over which tables there are, each by the name that it has now."""
+        names = self._names
         tables = tuple(
-            spec if spec.member else dataclasses.replace(spec, table=self._names.get(spec.key, spec.table))
+            dataclasses.replace(spec, table=names[spec.key]) if not spec.member and spec.key in names else spec
             for spec in source.tables
         )
         self.source = dataclasses.replace(source, tables=tables)
