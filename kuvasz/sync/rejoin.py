@@ -19,6 +19,7 @@ from kuvasz.sync.beside import Beside
 from kuvasz.sync.context.requests import WaitingLine
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
+from kuvasz.sync.rules.few_keys import FewKeys
 from kuvasz.sync.source_setup import SourceSetup
 from kuvasz.sync.stream import Stream
 from kuvasz.sync.tables.approach import Approach
@@ -69,12 +70,12 @@ class Rejoin:
         self._replays = replays
         self._approach = approach
         self._due: WaitingLine[SourceTableSpec] = WaitingLine()  #: to be copied beside the stream
-        self._postponed: set[str] = set()  #: the tables that come into it again by themselves
+        self._postponed: FewKeys[str] = FewKeys()  #: the tables that come into it again by themselves
 
     def begin(self, new: Iterable[SourceTableSpec]) -> None:
         """Begin with the tables that a new connection finds without rows."""
         self._replays.begin()
-        self._due, self._postponed = WaitingLine(), set()
+        self._due, self._postponed = WaitingLine(), FewKeys()
         for spec in new:
             self._due.put(spec)
         for spec in self._source_tables.source.tables:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from kuvasz.errors import SourceError
 from kuvasz.source.reading.wake_up import LoopEvent
+from kuvasz.sync.rules.few_keys import FewKeys
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class Lifetime:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = LoopEvent()
         self.has_started = False  #: the source passed its checks at least once
-        self._left: set[Job] = set()  #: threads that nobody waits for any more
+        self._left: FewKeys[Job] = FewKeys()  #: threads that nobody waits for any more
 
     @property
     def is_ending(self) -> bool:

@@ -18,6 +18,7 @@ from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
 from kuvasz.sync.context.gap_starts import Evidence, GapStarts
+from kuvasz.sync.rules.few_keys import FewKeys
 
 _log = EventLog(__name__)
 
@@ -38,7 +39,7 @@ class SourceTables:
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
         self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
         #: those of which a look, or the stream, has doubts that a later look ends, by key
-        self.put_off: dict[Evidence, set[str]] = {evidence: set() for evidence in Evidence}
+        self.put_off: dict[Evidence, FewKeys[str]] = {evidence: FewKeys() for evidence in Evidence}
         self.gap_starts = GapStarts()
         self._lake = lake
         self._states = states

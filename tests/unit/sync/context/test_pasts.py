@@ -59,6 +59,10 @@ def test_all_are_told_up_to_where_the_past_stays() -> None:
     assert told == [2000, -2000]
 
 
+#: What a class begins with that fills it as it goes.
+MEMORIES = {"set", "dict", "list", "defaultdict", "deque", "FewKeys"}
+
+
 def memories() -> Iterator[str]:
     """Yield the classes that begin with an empty dictionary, set or list, which they fill as they go."""
     for path in Path(inspect.getfile(sync)).parent.rglob("*.py"):
@@ -72,9 +76,7 @@ def remembers(of: ast.ClassDef) -> bool:
     set_to = [one.value for part in made for one in ast.walk(part) if isinstance(one, ast.AnnAssign | ast.Assign)]
     return any(
         (isinstance(value, ast.Dict | ast.List) and ast.unparse(value) in {"{}", "[]"})
-        or (
-            isinstance(value, ast.Call) and ast.unparse(value.func) in {"set", "dict", "list", "defaultdict", "deque"}
-        )
+        or (isinstance(value, ast.Call) and ast.unparse(value.func) in MEMORIES)
         for value in set_to
     )
 
