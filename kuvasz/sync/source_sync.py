@@ -274,6 +274,10 @@ class SourceSync:
         if self._is_starting_over:
             await self._context.ask(self._start_over)
             self._is_starting_over = False
+        await self._follow(*await self._made_ready())  # of what was seen nobody keeps anything here while it streams
+
+    async def _made_ready(self) -> tuple[Start, Sequence[SourceTableSpec]]:
+        """Return what the stream begins with, and the tables that are to be copied beside it."""
         start = await self._context.ask(self._parts.setup.start)
         self.error = None
         self._lifetime.has_started = True
@@ -287,7 +291,7 @@ class SourceSync:
             taken = await self._context.ask(self._parts.copies.server.snapshot, start.snapshot, new)
             new = await FirstCopies(self._context, self._parts.copies).run(new, taken, start.system_id)
         self._begin_streams({spec.key for spec, _ in start.tables})
-        await self._follow(start, [spec for spec in new if source_tables.state(spec) is not State.ERROR])
+        return start, [spec for spec in new if source_tables.state(spec) is not State.ERROR]
 
     def _begin_streams(self, streamed: set[str]) -> None:
         for spec in self.tables.source.tables:
@@ -339,6 +343,7 @@ class SourceSync:
                 parts.rejoin.attend(reader, start.system_id, beside)
                 parts.watches.begin(reader, start, beside)
                 parts.parking.watch(reader, beside)
+                del start, new
                 await reader.run()
             finally:
                 parts.stream.close(reader)

@@ -286,7 +286,7 @@ class Slot:
             if not position.commit_lsn and not self._source_tables.look(spec).is_resync_due
         ]
 
-    def applied(self, *, with_inserts: bool) -> list[Applied]:
+    def applied(self, *, with_inserts: bool = False) -> list[Applied]:
         """Return the last transaction of each table in the lake, or in what is parked, as far as it is known.
 
         Args:
