@@ -30,6 +30,7 @@ from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.own_thread import in_thread
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import continuity, failure, slots
+from kuvasz.source.drain import clean_pages
 from kuvasz.source.drain.best import best_drain
 
 if TYPE_CHECKING:
@@ -417,6 +418,7 @@ def _field(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str:
 
 async def _connect(conninfo: str, source: str) -> pq.abc.PGconn:
     timeout_s = float(conninfo_to_dict(conninfo).get("connect_timeout") or _DEFAULT_TIMEOUT_S)
+    clean_pages.make_room()
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     try:
         async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
