@@ -71,7 +71,7 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourcePosition
         LakeError: A position was damaged by someone.
     """
     return {
-        name.removeprefix(PREFIX): _parse(value, name, table)
+        sys.intern(name.removeprefix(PREFIX)): _parse(value, name, table)
         for name, value in properties.items()
         if name.startswith(PREFIX)
     }
