@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 import urllib.parse
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,8 @@ class SourceTableSpec:
 
     @property
     def identifier(self) -> str:
-        """``namespace.target``: what a target is called everywhere."""
-        return f"{self.namespace}.{self.target}"
+        """``namespace.target``: what a target is called everywhere. Of thousands of sources it is one text."""
+        return sys.intern(f"{self.namespace}.{self.target}")
 
     @property
     def routed_by(self) -> str:
@@ -232,7 +233,9 @@ def resolve(config: Config) -> tuple[Source, ...]:
     with_sid, found = _targets_with_sid(config), []
     for group in config.databases:
         entries = [(key, table) for key, table in entries_of(group) if table.enabled]
-        tables = [(key, _spec(config, key, table, with_sid)) for key, table in entries]
+        together = group.database if group.consistency is Consistency.GROUP else None
+        specs = [(key, _spec(config, key, table, with_sid)) for key, table in entries]
+        tables = [(key, dataclasses.replace(spec, group=together)) for key, spec in specs]
         patterns = tuple(
             Pattern(key=key, excepted=tuple(table.excepted)) for key, table in group.patterns.items() if table.enabled
         )
@@ -266,7 +269,10 @@ def _source(
         database=group.database,
         sid=url.sid,
         url=url.url,
-        tables=tuple(dataclasses.replace(spec, schemas=url.schemas, group=_commits_with(group)) for spec in mine),
+        # Sources that are alike have the same entries, and not equal ones.
+        tables=tuple(
+            spec if url.schemas is None else dataclasses.replace(spec, schemas=url.schemas) for spec in mine
+        ),
         on_slot_lost=group.on_slot_lost,
         origin=url.origin,
         patterns=patterns,
@@ -306,10 +312,6 @@ def _with_all(group: DatabaseConfig) -> DatabaseConfig:
 
 def _enabled(table: TableConfig) -> TableConfig:
     return table.model_copy(update={"enabled": True})
-
-
-def _commits_with(group: DatabaseConfig) -> str | None:
-    return group.database if group.consistency is Consistency.GROUP else None
 
 
 def targets(config: Config) -> tuple[MappedTarget, ...]:

@@ -22,6 +22,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -159,6 +160,14 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourceColumns]
     return dict(_Reader(properties, table).all())
 
 
+def noted(properties: Mapping[str, str], source: str) -> dict[str, str]:
+    """Return the properties that say what is known of one source's columns, as `render` does."""
+    text = properties[PREFIX + source]
+    shape = SHAPE_PREFIX + text.partition(";")[0]
+    names = (PREFIX + source,) if is_earlier(text) else (PREFIX + source, shape)
+    return {name: properties[name] for name in names}
+
+
 class _Reader:
     """Reads the notes of one table, each shape once."""
 
@@ -171,7 +180,7 @@ class _Reader:
         """Yield source and columns."""
         for name, text in self._properties.items():
             if name.startswith(PREFIX):
-                yield name.removeprefix(PREFIX), self._note(name, text)
+                yield sys.intern(name.removeprefix(PREFIX)), self._note(name, text)  # of all tables there is one
 
     def _note(self, name: str, text: str) -> SourceColumns:
         try:
@@ -339,4 +348,4 @@ def unused(properties: Mapping[str, str]) -> set[str]:
     return {name for name in properties if name.startswith(SHAPE_PREFIX)} - named(properties)
 
 
-__all__ = ["PREFIX", "SHAPE_PREFIX", "earlier", "is_earlier", "named", "parse", "render", "unused"]
+__all__ = ["PREFIX", "SHAPE_PREFIX", "earlier", "is_earlier", "named", "noted", "parse", "render", "unused"]

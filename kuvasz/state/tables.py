@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import enum
 import operator
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -81,6 +82,7 @@ class TableState:
     commits: int = 0
     last_commit_us: int = 0  #: newest source commit time applied, µs since 2000-01-01 UTC
     last_commit_seconds: float = 0.0  #: what the last Iceberg commit took
+    is_shown: bool = dataclasses.field(default=False, repr=False, compare=False)  #: somebody has it: it stays so
 
     @property
     def database(self) -> str:
@@ -133,8 +135,6 @@ class TableStates:
         self._epochs: dict[tuple[str, str], int] = {}
         # An LSN where they stop, and the first epoch for which it does not count any more.
         self._ends: dict[tuple[str, str], tuple[int, int]] = {}
-        # Copies for observers, of what has not changed since: nobody waits for the lock while thousands are made.
-        self._seen: dict[tuple[str, str], TableState] = {}
 
     def add(self, target: str, source: str, table: str) -> None:
         """Make a table known, in the state that was noted of it."""
@@ -144,6 +144,8 @@ class TableStates:
 
     def _add(self, target: str, source: str, table: str) -> TableState:
         note = self._notes.get(target, source) or self._note_of_all(target, source)
+        # Of thousands of sources that are alike these are the same texts.
+        target, table = sys.intern(target), sys.intern(table)
         made = TableState(target=target, source=source, table=table, since=self._clock())
         made.is_resync_due, made.is_repair = note.is_resync_due, note.is_repair
         if note.failed_at is not None:
@@ -152,8 +154,9 @@ class TableStates:
         if note.paused_at is not None:
             made.state, made.is_paused = State.PAUSED, True
             made.since = self._monotonic(note.paused_at)
-        self._states[target, source] = made
-        self._of_source.setdefault(made.database, {})[target, source] = made
+        key = target, source
+        self._states[key] = made
+        self._of_source.setdefault(made.database, {})[key] = made
         return made
 
     def read_notes_again(self) -> None:
@@ -208,7 +211,7 @@ class TableStates:
 
     def _drop(self, target: str, source: str) -> None:
         self._of_source.get(names.source_of(source), {}).pop((target, source), None)
-        for known in (self._states, self._catching_up, self._epochs, self._ends, self._seen):
+        for known in (self._states, self._catching_up, self._epochs, self._ends):
             known.pop((target, source), None)
 
     def rename(self, target: str, source: str, table: str, mapped: str = "") -> None:
@@ -293,11 +296,11 @@ class TableStates:
                 release()
             return is_following
 
-    def _set(self, found: TableState, state: State, error: KuvaszError | None = None) -> None:
+    def _set(self, found: TableState, state: State, error: KuvaszError | None = None) -> TableState:
         if found.is_paused and state is not State.COPYING:
             state, error = State.PAUSED, error if isinstance(error, _LASTING) else None
         note = self._notes.get(found.target, found.source) or Note()
-        self._changed(found)
+        found = self._changed(found)
         if found.state is not state:
             found.since = self._clock()
         found.state = state
@@ -317,6 +320,7 @@ class TableStates:
         elif state in {State.STREAMING, State.PAUSED}:
             mended = dataclasses.replace(note, failed_at=None, message="", hint=None)
             self._notes.put_failure(found.target, found.source, mended)
+        return found
 
     def _monotonic(self, unix_s: float) -> float:
         return self._clock() - (self._wall() - unix_s)
@@ -335,7 +339,8 @@ class TableStates:
             self._notes.put(target, source, dataclasses.replace(note, paused_at=self._wall()))
             if hold is not None:
                 hold()
-            self._changed(found).is_paused = True
+            found = self._changed(found)
+            found.is_paused = True
             if found.state is not State.COPYING:
                 self._set(found, State.PAUSED, found.error)
 
@@ -345,7 +350,8 @@ class TableStates:
             found = self._states[target, source]
             note = self._notes.get(target, source) or Note()
             self._notes.put(target, source, dataclasses.replace(note, paused_at=None))
-            self._changed(found).is_paused = False
+            found = self._changed(found)
+            found.is_paused = False
             if found.state is State.PAUSED:
                 self._set(found, State.NEW)
 
@@ -361,7 +367,7 @@ class TableStates:
                 return
             note = self._notes.get(target, source) or Note()
             self._notes.put(target, source, dataclasses.replace(note, is_resync_due=is_due, is_repair=is_repair))
-            self._changed(found)
+            found = self._changed(found)
             found.is_resync_due, found.is_repair = is_due, is_repair
 
     def get(self, target: str, source: str) -> TableState:
@@ -399,8 +405,7 @@ class TableStates:
             self._begin(target, source, epoch)
             if end is not None:
                 self._ends[target, source] = end, _NO_EPOCH
-            self._set(found, State.CATCHING_UP)
-            return found.state is State.CATCHING_UP
+            return self._set(found, State.CATCHING_UP).state is State.CATCHING_UP
 
     def go_on(self, target: str, source: str, epoch: int) -> bool:
         """Let a table that follows do so from another epoch on; returns whether it does.
@@ -465,7 +470,7 @@ class TableStates:
             found = self._states.get((target, source))
             if found is None:
                 return
-            self._changed(found)
+            found = self._changed(found)
             for name, value in facts.items():
                 before = getattr(found, name)
                 if name in _COUNTED:
@@ -475,28 +480,34 @@ class TableStates:
                 setattr(found, name, value)
 
     def snapshot(self, source: str | None = None) -> list[TableState]:
-        """Return copies of all states, or of those of one source, by source and target; nobody may change them."""
+        """Return all states, or those of one source, by source and target; nobody may change them."""
         with self._lock:
-            copies = self._copied(self._states if source is None else self._of_source.get(source, {}))
-        return _sorted(copies)
+            shown = _shown(self._states if source is None else self._of_source.get(source, {}))
+        return _sorted(shown)
 
     def catching_up(self) -> list[TableState]:
-        """Return copies of the states of the tables that are catching up, by source and target."""
+        """Return the states of the tables that are catching up, by source and target."""
         with self._lock:
-            copies = self._copied(self._catching_up)
-        return _sorted(copies)
+            shown = _shown(self._catching_up)
+        return _sorted(shown)
 
     def _changed(self, found: TableState) -> TableState:
-        """Take note that a state is about to change, and return it."""
-        self._seen.pop((found.target, found.source), None)
+        """Return a state to be changed: another one if somebody was shown it, for whom it stays as it is."""
+        if not found.is_shown:
+            return found
+        key = found.target, found.source
+        self._states[key] = self._of_source[found.database][key] = found = copy.copy(found)
+        if key in self._catching_up:
+            self._catching_up[key] = found
+        found.is_shown = False
         return found
 
-    def _copied(self, states: Mapping[tuple[str, str], TableState]) -> list[TableState]:
-        seen = self._seen
-        for key, found in states.items():  # not by sets of keys: those of all tables would be gone through
-            if key not in seen:
-                seen[key] = copy.copy(found)
-        return [seen[key] for key in states]
+
+def _shown(states: Mapping[tuple[str, str], TableState]) -> list[TableState]:
+    """Return states as they are: one that changes later is another one then, for most of thousands never do."""
+    for found in states.values():
+        found.is_shown = True
+    return list(states.values())
 
 
 def _sorted(states: list[TableState]) -> list[TableState]:

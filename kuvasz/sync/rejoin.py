@@ -7,6 +7,7 @@ to be copied again: the position that is gone from the lake).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 
 from kuvasz.config.sources import SourceTableSpec
@@ -14,9 +15,11 @@ from kuvasz.errors import LakeError, SourceError, StateError
 from kuvasz.events import Event, EventLog
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
+from kuvasz.sync.beside import Beside
 from kuvasz.sync.context.requests import WaitingLine
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import keyless
+from kuvasz.sync.rules.few_keys import FewKeys
 from kuvasz.sync.source_setup import SourceSetup
 from kuvasz.sync.stream import Stream
 from kuvasz.sync.tables.approach import Approach
@@ -67,23 +70,29 @@ class Rejoin:
         self._replays = replays
         self._approach = approach
         self._due: WaitingLine[SourceTableSpec] = WaitingLine()  #: to be copied beside the stream
-        self._postponed: set[str] = set()  #: the tables that come into it again by themselves
+        self._postponed: FewKeys[str] = FewKeys()  #: the tables that come into it again by themselves
 
     def begin(self, new: Iterable[SourceTableSpec]) -> None:
         """Begin with the tables that a new connection finds without rows."""
         self._replays.begin()
-        self._due, self._postponed = WaitingLine(), set()
+        self._due, self._postponed = WaitingLine(), FewKeys()
         for spec in new:
             self._due.put(spec)
         for spec in self._source_tables.source.tables:
             if self._approach.is_due(spec):
                 self._requests.add(spec.key)
 
-    async def copy(self, reader: Reader, system_id: str) -> None:
-        """Copy the tables that are due, one after another, for as long as the reader reads."""
+    def attend(self, reader: Reader, system_id: str, beside: Beside) -> None:
+        """Bring back what is to be, for as long as the reader reads."""
+        self._due.serve(beside.whenever("copy", functools.partial(self._copy, reader, system_id)))
+        self._requests.serve(beside.whenever("readmit", functools.partial(self._readmit_all, reader)))
+        self._replays.attend(reader, beside)
+
+    async def _copy(self, reader: Reader, system_id: str) -> None:
+        """Copy the tables that are due, one after another."""
         source_tables = self._source_tables
-        while True:
-            spec = await self._due.get()
+        while self._due:
+            spec = self._due.take()
             self._postponed.discard(spec.key)
             if await self._copies.postpone(spec):
                 self._postponed.add(spec.key)
@@ -121,11 +130,11 @@ class Rejoin:
         if self._approach.is_due(spec) and source_tables.is_streaming(spec):
             self._requests.send_later(spec)
 
-    async def run(self, reader: Reader) -> None:
-        """Bring tables back that were paused, in error, or are to be copied again; for as long as it reads."""
-        while True:
+    async def _readmit_all(self, reader: Reader) -> None:
+        """Bring tables back that were paused, in error, or are to be copied again."""
+        while asked := self._requests.rest():
             ready = []
-            for spec in self._source_tables.known(await self._requests.next()):
+            for spec in self._source_tables.known(asked):
                 async with self._moving:
                     if not self._approaches(spec) and await self._readmit(spec):
                         ready.append(spec)

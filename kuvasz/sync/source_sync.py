@@ -32,6 +32,7 @@ from kuvasz.errors import (
 from kuvasz.events import Event, EventLog
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
+from kuvasz.sync.beside import Beside
 from kuvasz.sync.commands import Commands
 from kuvasz.sync.context.lifetime import finished
 from kuvasz.sync.context.shared import Shared
@@ -247,13 +248,18 @@ class SourceSync:
 
     def quiesce(self) -> None:
         """Stop reading, go on confirming."""
-        self._lifetime.end()
+        self._end()
         self._context.current.quiesce()
 
     def stop(self) -> None:
         """Confirm what is durable and end."""
-        self._lifetime.end()
+        self._end()
         self._context.current.stop()
+
+    def _end(self) -> None:
+        if not self._lifetime.is_ending:
+            self._lifetime.end()
+            self._parts.watches.end()
 
     async def seen_off(self) -> None:
         """Return when nothing of it is left that may still touch its source, after it has ended."""
@@ -268,6 +274,10 @@ class SourceSync:
         if self._is_starting_over:
             await self._context.ask(self._start_over)
             self._is_starting_over = False
+        await self._follow(*await self._made_ready())  # of what was seen nobody keeps anything here while it streams
+
+    async def _made_ready(self) -> tuple[Start, Sequence[SourceTableSpec]]:
+        """Return what the stream begins with, and the tables that are to be copied beside it."""
         start = await self._context.ask(self._parts.setup.start)
         self.error = None
         self._lifetime.has_started = True
@@ -281,7 +291,7 @@ class SourceSync:
             taken = await self._context.ask(self._parts.copies.server.snapshot, start.snapshot, new)
             new = await FirstCopies(self._context, self._parts.copies).run(new, taken, start.system_id)
         self._begin_streams({spec.key for spec, _ in start.tables})
-        await self._follow(start, [spec for spec in new if source_tables.state(spec) is not State.ERROR])
+        return start, [spec for spec in new if source_tables.state(spec) is not State.ERROR]
 
     def _begin_streams(self, streamed: set[str]) -> None:
         for spec in self.tables.source.tables:
@@ -328,21 +338,16 @@ class SourceSync:
         self._streams_since = time.monotonic()
         parts.rejoin.begin(new)
         async with asyncio.TaskGroup() as tasks:
-            beside = [
-                tasks.create_task(parts.rejoin.copy(reader, start.system_id), name=f"copy {slot}"),
-                tasks.create_task(parts.rejoin.run(reader), name=f"readmit {slot}"),
-                tasks.create_task(parts.replays.run(reader), name=f"replay {slot}"),
-                tasks.create_task(parts.watches.inserts(reader, start), name=f"inserts {slot}"),
-                tasks.create_task(parts.watches.partitions(), name=f"partitions {slot}"),
-                tasks.create_task(parts.watches.patrol(), name=f"patrol {slot}"),
-                tasks.create_task(parts.parking.watch(reader), name=f"park {slot}"),
-            ]
+            beside = Beside(tasks, self._context.shared.rounds, slot)
             try:
+                parts.rejoin.attend(reader, start.system_id, beside)
+                parts.watches.begin(reader, start, beside)
+                parts.parking.watch(reader, beside)
+                del start, new
                 await reader.run()
             finally:
                 parts.stream.close(reader)
-                for task in beside:
-                    task.cancel()
+                beside.end()
 
 
 class _SlotBackoff:

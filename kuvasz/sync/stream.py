@@ -131,7 +131,7 @@ class Stream:
 
     def open(self, publications: Sequence[str], system_id: str) -> Reader:
         """Return the reader of the next connection; it does not read yet."""
-        shared = self._shared
+        shared, applied = self._shared, self._slot.applied
         types = TypeCatalog(self._context.url)
         reader = Reader(
             Upstream(
@@ -149,7 +149,7 @@ class Stream:
                 record=self._record,
                 applied_lsn=self._slot.applied_lsn,
                 copied=self._slot.copied,
-                applied=functools.partial(self._slot.applied, with_inserts=len(publications) > 1),
+                applied=functools.partial(applied, with_inserts=True) if len(publications) > 1 else applied,
                 on_rewound=self._context.pasts.give_up,
             ),
             watch=StreamWatch(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from typing import Any
 
 from kuvasz.errors import KuvaszError, SourceTooLarge
 from kuvasz.events import Event, EventLog
 from kuvasz.source import conninfo
 from kuvasz.source.reading.reader import Reader
+from kuvasz.sync.beside import Beside, Errand
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.publications import Publications
 from kuvasz.sync.context.slot import Slot
@@ -41,7 +43,7 @@ PATROL_S = 30.0
 
 
 class Watches:
-    """The watches of one source. Each method is a task, for as long as the stream lasts.
+    """The watches of one source. Methods are called on the loop.
 
     Args:
         context: The context of the source.
@@ -66,9 +68,7 @@ class Watches:
         moving: asyncio.Lock,
     ) -> None:
         self._context = context
-        self._source = context.source.name
         self._source_tables = context.source_tables
-        self._lifetime = context.lifetime
         self._patrol = patrol
         self._partitions = partitions
         self._publications = publications
@@ -77,29 +77,52 @@ class Watches:
         self._upgrade = upgrade
         self._moving = moving
         self._standstill = Standstill(context.current)
+        self._is_urgent = False  #: the next look of the patrol is
+        self._patrolling: Errand | None = None  #: that has it patrol
 
-    async def patrol(self) -> None:
+    def begin(self, reader: Reader, start: Start, beside: Beside) -> None:
+        """Look at all of it, for as long as the reader reads."""
+        self.patrol(beside)
+        self.partitions(beside)
+        if start.is_waiting:
+            beside.start("inserts", functools.partial(self.inserts, reader, start))
+
+    def end(self) -> None:
+        """Look once more while the stream lasts: the next start knows then that nothing was missing up to here."""
+        if self._patrolling is not None:
+            self._patrolling()
+
+    def patrol(self, beside: Beside) -> None:
         """Look now and then at whatever a copy depends on."""
-        while not self._lifetime.is_ending:
-            is_urgent = self._is_file_in_doubt()
-            self._upgrade.note_rest()
-            await self._lifetime.sleep(min(PATROL_S, _SOON_S) if is_urgent else PATROL_S)
-            if not is_urgent and self._are_all_streaming() and await self._standstill.lasts():
-                continue
-            if not is_urgent:
-                await self._context.shared.threads.turn_to_look()
-            self._standstill.begin()
-            try:
-                falls = self._source_tables.gap_starts.falls
-                if await self._context.ask(self._look):
-                    self._note_look(falls)
-                if self._patrol.bare:
-                    async with self._moving:  # nobody else makes the publications fit meanwhile
-                        await self._context.ask(self._withdraw_bare)
-            except SourceTooLarge:  # the source waits, rather than go on without them
-                raise
-            except KuvaszError as error:  # the stream itself will tell, if it lasts
-                _log.tell(Event.PATROL_FAILED, source=self._source, error=str(error))
+        self._patrolling = beside.now_and_then("patrol", self._patrol_once, self._until_patrol_s, self._is_patrol_due)
+
+    def _until_patrol_s(self) -> float | None:
+        if self._context.lifetime.is_ending:
+            return None
+        self._is_urgent = self._is_file_in_doubt()
+        self._upgrade.note_rest()
+        return min(PATROL_S, _SOON_S) if self._is_urgent else PATROL_S
+
+    def _is_patrol_due(self) -> bool:
+        return not self._context.lifetime.is_ending
+
+    async def _patrol_once(self) -> None:
+        if not self._is_urgent:
+            if self._are_all_streaming() and await self._standstill.lasts():
+                return
+            await self._context.shared.threads.turn_to_look()
+        self._standstill.begin()
+        try:
+            falls = self._source_tables.gap_starts.falls
+            if await self._context.ask(self._look):
+                self._note_look(falls)
+            if self._patrol.bare:
+                async with self._moving:  # nobody else makes the publications fit meanwhile
+                    await self._context.ask(self._withdraw_bare)
+        except SourceTooLarge:  # the source waits, rather than go on without them
+            raise
+        except KuvaszError as error:  # the stream itself will tell, if it lasts
+            _log.tell(Event.PATROL_FAILED, source=self._context.source.name, error=str(error))
 
     def _are_all_streaming(self) -> bool:
         tables = self._source_tables
@@ -147,25 +170,31 @@ class Watches:
             self._upgrade.found_whole()
             self._standstill.found(self._patrol.seen_lsn)
 
-    async def partitions(self) -> None:
+    def partitions(self, beside: Beside) -> None:
         """Look now and then which partitions, and which members of collapses, came and went."""
-        while True:
-            await asyncio.sleep(_PARTITIONS_S * (1 if self._partitions.has_any else _WHILE_NONE))
-            if not self._partitions.has_any:
-                continue  # without a thread, for there may be thousands of sources
-            try:
-                await self._context.ask(self._partitions.look)
-            except SourceTooLarge:  # the source waits, rather than go on without them
-                raise
-            except KuvaszError as error:
-                _log.tell(Event.PARTITIONS_UNSEEN, source=self._source, error=str(error))
-            if self._partitions.is_stream_stale:
-                self._context.current.rewind()
+        beside.now_and_then("partitions", self._look_at_partitions, self._until_partitions_s, self._has_partitions)
+
+    def _until_partitions_s(self) -> float:
+        return _PARTITIONS_S * (1 if self._partitions.has_any else _WHILE_NONE)
+
+    def _has_partitions(self) -> bool:
+        return self._partitions.has_any
+
+    async def _look_at_partitions(self) -> None:
+        try:
+            await self._context.ask(self._partitions.look)
+        except SourceTooLarge:  # the source waits, rather than go on without them
+            raise
+        except KuvaszError as error:
+            _log.tell(Event.PARTITIONS_UNSEEN, source=self._context.source.name, error=str(error))
+        if self._partitions.is_stream_stale:
+            self._context.current.rewind()
 
     async def inserts(self, reader: Reader, start: Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
-        while start.is_waiting and not self._lifetime.is_ending:
-            await self._lifetime.sleep(_LOOK_S)
+        lifetime = self._context.lifetime
+        while start.is_waiting and not lifetime.is_ending:
+            await lifetime.sleep(_LOOK_S)
             from_lsn = await self._context.ask(self._publications.inserts_since)
             if from_lsn is not None and reader.facts.confirmed_lsn >= from_lsn and not self._source_tables.is_copying:
                 reader.stop()

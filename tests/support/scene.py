@@ -80,6 +80,14 @@ class Scene:
         relation = dataclasses.replace(ITEMS, table=spec.table, oid=ITEMS.oid + self.source.tables.index(spec))
         return dataclasses.replace(CATALOG, relation=relation, **facts)
 
+    async def asked_anew(self) -> list[str]:
+        """Return the tables that are to be looked at anew, as soon as one is."""
+        event = asyncio.Event()
+        self.requests.serve(event.set)
+        async with asyncio.timeout(10):
+            await event.wait()
+        return self.requests.rest()
+
     async def _settle(self, target: str) -> None:
         self.settled.append(target)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from kuvasz import lsn, typemap
 from kuvasz.errors import DecodeError, KuvaszError, SchemaError, VersionLost, place_of, resync_of
 from kuvasz.lake.format.schema import SID, Field, LakeSchema, is_same, reading_type, reads, source_type
-from kuvasz.model import Column, LakeType, Relation, ReplicaIdentity, TableName, TableType
+from kuvasz.model import Column, LakeType, Relation, ReplicaIdentity, TableType
 from kuvasz.modes import system_columns
 from kuvasz.modes.shape import DEFAULT_COLUMN, NO_COLUMN, OWN_COLUMN, SID_COLUMN, Binding, Shape
 from kuvasz.ports import Feed, Target
@@ -183,16 +183,23 @@ class Feeds:
     """The source tables that feed each target."""
 
     def __init__(self) -> None:
-        self._feeds: dict[tuple[str, str], dict[TableName, Feed]] = {}
+        self._feeds: dict[
+            tuple[str, str], tuple[Feed, ...]
+        ] = {}  #: of a target and a source there is one nearly always
 
     def add(self, feed: Feed) -> None:
         """Make a feed known, in the place of an earlier one of the same table: a source may begin again otherwise."""
-        self._feeds.setdefault((feed.target, feed.source), {})[feed.table] = feed
+        known = self._feeds.get((feed.target, feed.source), ())
+        if any(one.table == feed.table for one in known):
+            known = tuple(feed if one.table == feed.table else one for one in known)
+        else:
+            known = (*known, feed)
+        self._feeds[feed.target, feed.source] = known
 
     def find(self, target: str, source: str, relation: Relation) -> Feed:
         """Return the feed a relation belongs to."""
         feeds = self._feeds[target, source]
-        return feeds.get(relation.table) or next(iter(feeds.values()))
+        return next((one for one in feeds if one.table == relation.table), feeds[0])
 
 
 def no_earlier_version(source: str, table: str, rows: int) -> VersionLost:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -91,7 +92,7 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourcePosition
             f"{place_of(table=table)}: {PACKED} in the summary of a snapshot has no positions: {error}",
             hint="roll the table forward to a newer snapshot, or copy its sources again: kuvasz resync",
         ) from error
-    return {source: _parse(text, PREFIX + source, table) for source, text in texts.items()}
+    return {sys.intern(source): _parse(text, PREFIX + source, table) for source, text in texts.items()}
 
 
 def texts_of(properties: Mapping[str, str]) -> dict[str, str]:
@@ -194,7 +195,8 @@ def _of(text: str) -> SourcePosition:
     return SourcePosition(
         lsn=here, commit_lsn=here - int(behind, 36) if behind else 0, rows=_value(rows), xid=_value(xid),
         commit_us=_value(commit_us), history=_value(history), started_us=_value(started_us),
-        system_id=system[1:] if system.startswith(_TEXT) else str(_value(system) or ""),
+        # Of all sources of a server it is one text.
+        system_id=sys.intern(system[1:] if system.startswith(_TEXT) else str(_value(system) or "")),
     )  # fmt: skip
 
 

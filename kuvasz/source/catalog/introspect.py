@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import sys
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -34,6 +35,9 @@ _MOST_NAME = 1024
 
 #: The same of whatever else a catalog says in one text.
 _MOST_TEXT = 64 << 10
+
+#: Names of tables, and keys, that are kept once: those of sources that are alike.
+_MOST_ALIKE = 4096
 
 _OTHER_SERVER = "something else than a PostgreSQL server answers; it is tried again"
 
@@ -421,7 +425,7 @@ class _Catalog(NamedTuple):
 
 
 def _table(row: Row, catalog: _Catalog) -> SourceTable:
-    name = TableName(schema=row.schema, name=row.name)
+    name = _named(row.schema, row.name)
     identity = ReplicaIdentity(row.identity)
     indexes = _indexes(catalog, row.oid)
     leaves = catalog.leaves.get(row.oid, ())
@@ -463,6 +467,18 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
             column.attnum for column in catalog.columns.get(row.oid, ()) if column.has_own_collation
         ) or NOTHING,
     )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=_MOST_ALIKE)
+def _named(schema: str, name: str) -> TableName:
+    """Return the name of a table; of thousands of sources that are alike it is one object."""
+    return TableName(schema=schema, name=name)
+
+
+@functools.lru_cache(maxsize=_MOST_ALIKE)
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of columns that were given first."""
+    return tuple(map(sys.intern, names))
 
 
 def _with_leaves(
@@ -550,7 +566,7 @@ def _columns(oid: int, catalog: _Catalog, chosen: Key, *, are_generated: bool = 
 def _indexes(catalog: _Catalog, oid: int) -> list[UniqueIndex]:
     return [
         UniqueIndex(
-            name=row.name, columns=tuple(row.columns), is_primary=row.is_primary, is_identity=row.is_identity,
+            name=row.name, columns=_once(tuple(row.columns)), is_primary=row.is_primary, is_identity=row.is_identity,
             is_immediate=row.is_immediate, is_valid=row.is_valid, is_partial=row.is_partial,
             is_not_null=row.is_not_null, has_generated=row.has_generated,
             uniqueness=Uniqueness(row.constraint_oid, row.index, row.file),

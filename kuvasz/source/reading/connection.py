@@ -30,10 +30,11 @@ from kuvasz.model import POSTGRES_EPOCH_US
 from kuvasz.own_thread import in_thread
 from kuvasz.source import conninfo as conninfos
 from kuvasz.source import continuity, failure, slots
+from kuvasz.source.drain import clean_pages
 from kuvasz.source.drain.best import best_drain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kuvasz.model import UInt8s, UInt32s
 
@@ -190,14 +191,13 @@ class Connection:
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise self._refusal(result, f'start replication of slot "{slot}"')
 
-    @contextlib.contextmanager
-    def watched(self, told: Callable[[], None]) -> Iterator[None]:
-        """Have a function called whenever the socket has something to read."""
+    def watch(self, told: Callable[[], None]) -> None:
+        """Have a function called whenever the socket has something to read, until `unwatch`."""
         self._loop.add_reader(self.fileno, told)
-        try:
-            yield
-        finally:
-            self._loop.remove_reader(self.fileno)
+
+    def unwatch(self) -> None:
+        """Have it called no more."""
+        self._loop.remove_reader(self.fileno)
 
     def drain(self, limit: int) -> int:
         """Add what has arrived to the gulp, until it has about `limit` bytes; return the bytes added.
@@ -418,6 +418,7 @@ def _field(result: pq.abc.PGresult, field: pq.DiagnosticField) -> str:
 
 async def _connect(conninfo: str, source: str) -> pq.abc.PGconn:
     timeout_s = float(conninfo_to_dict(conninfo).get("connect_timeout") or _DEFAULT_TIMEOUT_S)
+    clean_pages.make_room()
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     try:
         async with asyncio.timeout(timeout_s if timeout_s > 0 else None):

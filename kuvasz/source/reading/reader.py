@@ -297,8 +297,11 @@ class Reader:
         called.clear()
         if self._wake.is_leaving or self._wake.is_quiescing:
             return
-        with connection.watched(called.set):
+        connection.watch(called.set)
+        try:
             await called.wait()
+        finally:
+            connection.unwatch()
 
     async def _rest(self, rest_s: float) -> None:
         """Leave the socket alone for a while, or until something changed."""

@@ -17,7 +17,7 @@ from kuvasz.staging.retelling import Retelling
 from kuvasz.staging.stream_messages import heard_at_most, keepalive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kuvasz.model import UInt32s
     from kuvasz.source.reading.following import Following
@@ -198,14 +198,13 @@ class StagedStream:
         """Start a new gulp."""
         self._gulp = []
 
-    @contextlib.contextmanager
-    def watched(self, told: Callable[[], None]) -> Iterator[None]:
-        """Have a function called as soon as there is more to drain."""
+    def watch(self, told: Callable[[], None]) -> None:
+        """Have a function called as soon as there is more to drain, until `unwatch`."""
         self._called = told
-        try:
-            yield
-        finally:
-            self._called = _nobody
+
+    def unwatch(self) -> None:
+        """Have it called no more."""
+        self._called = _nobody
 
     def send_status(self, *, written: int, flushed: int, is_reply_wanted: bool = False) -> None:  # noqa: ARG002
         """Take note of what the lake has: it is needed no more."""

@@ -228,8 +228,11 @@ class Staging:
             else:
                 wake.called.clear()
                 if not wake.is_leaving:
-                    with connection.watched(wake.called.set):
+                    connection.watch(wake.called.set)
+                    try:
                         await wake.called.wait()
+                    finally:
+                        connection.unwatch()
         if wake.failure is not None:
             raise wake.failure
 

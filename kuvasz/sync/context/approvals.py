@@ -7,6 +7,7 @@ import dataclasses
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ChangesLost, ColumnsUnclear, EarlierError, KuvaszError, OtherRule
 from kuvasz.ports import Target
+from kuvasz.sync.rules.few_keys import FewKeys
 from kuvasz.sync.rules.targets import target_of
 
 
@@ -20,9 +21,9 @@ class Approvals:
     def __init__(self, mask_secret: bytes) -> None:
         self._mask_secret = mask_secret
         # By `SourceTableSpec.key`.
-        self._approved: set[str] = set()  #: those that follow a schema change
-        self._accepted: set[str] = set()  #: those that go on with a gap
-        self._kept: set[str] = set()  #: those whose rows stay as another rule of the map made them
+        self._approved: FewKeys[str] = FewKeys()  #: those that follow a schema change
+        self._accepted: FewKeys[str] = FewKeys()  #: those that go on with a gap
+        self._kept: FewKeys[str] = FewKeys()  #: those whose rows stay as another rule of the map made them
         self._ahead: dict[str, str] = {}  #: those answered before their first look -> what was answered
         #: those whose columns are taken as they probably are -> what they are said to be -> up to which LSN
         self._believed: dict[str, dict[str, int]] = {}

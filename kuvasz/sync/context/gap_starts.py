@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable
 
 from kuvasz.config.sources import SourceTableSpec
+from kuvasz.sync.rules.few_keys import FewKeys
 
 
 class Evidence(enum.Enum):
@@ -28,7 +29,7 @@ class GapStarts:
         self.looked_lsn = 0
         self.falls = 0  #: how often `fall_back` was called: what was looked at before proves nothing behind it
         #: by `SourceTableSpec.key`: tables that are to be compared for their gaps, and follow until then
-        self.following: set[str] = set()
+        self.following: FewKeys[str] = FewKeys()
         self._is_begun = False
         #: by `SourceTableSpec.key`: where the WAL ended before the last look of this process that found none missing
         self._proved: dict[tuple[Evidence, str], int] = {}

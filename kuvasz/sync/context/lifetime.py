@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from kuvasz.errors import SourceError
+from kuvasz.source.reading.wake_up import LoopEvent
+from kuvasz.sync.rules.few_keys import FewKeys
 
 T = TypeVar("T")
 
@@ -25,9 +27,9 @@ class Lifetime:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ending = asyncio.Event()
+        self._ending = LoopEvent()
         self.has_started = False  #: the source passed its checks at least once
-        self._left: set[Job] = set()  #: threads that nobody waits for any more
+        self._left: FewKeys[Job] = FewKeys()  #: threads that nobody waits for any more
 
     @property
     def is_ending(self) -> bool:

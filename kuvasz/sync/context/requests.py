@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from kuvasz.backoff import Backoff
@@ -20,32 +20,35 @@ _LAST_RETRY_S = 300.0
 
 
 class WaitingLine(Generic[T]):
-    """What waits for one task, in the order in which it came. Called on the loop.
+    """What waits for somebody, in the order in which it came. Called on the loop.
 
     A queue of asyncio takes 3 kB while it is empty, and of each of a thousand sources there were three.
     """
 
-    __slots__ = ("_called", "_waiting")
+    __slots__ = ("_served", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: list[T] = []
-        self._called: asyncio.Future[None] | None = None  # who waits for it to have something
+        self._served: Callable[[], object] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._waiting)
+
+    def serve(self, call: Callable[[], object]) -> None:
+        """Have who takes what waits called whenever something comes, and now for what has come already."""
+        self._served = call
+        if self._waiting:
+            call()
 
     def put(self, item: T) -> None:
         """Have something wait."""
         self._waiting.append(item)
-        if self._called is not None and not self._called.done():
-            self._called.set_result(None)
+        if self._served is not None:
+            self._served()
 
-    async def get(self) -> T:
-        """Return what waits longest, as soon as anything does; for one task at a time."""
-        while not self._waiting:
-            called = self._called = asyncio.get_running_loop().create_future()
-            try:
-                await called
-            finally:
-                if self._called is called:
-                    self._called = None
+    def take(self) -> T:
+        """Return what waits longest, which waits no more; only if anything does."""
         return self._waiting.pop(0)
 
     def rest(self) -> list[T]:
@@ -70,9 +73,13 @@ class Requests:
         self._numbers = itertools.count(1)
         self._last: dict[str, int] = {}  #: key -> number of the wait that counts
 
-    async def next(self) -> list[str]:
-        """Return all that wait, when there are any."""
-        return [await self._line.get(), *self._line.rest()]
+    def serve(self, call: Callable[[], object]) -> None:
+        """Have who looks at tables anew called whenever one is to be; what has come already waits for him."""
+        self._line.serve(call)
+
+    def rest(self) -> list[str]:
+        """Return all that wait, which wait no more."""
+        return self._line.rest()
 
     def add(self, key: str) -> None:
         """Have a table looked at anew; on the loop."""

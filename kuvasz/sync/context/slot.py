@@ -16,7 +16,7 @@ from kuvasz.config import names
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SlotLost, SourceError, SourceRefused, SourceReplaced, TableStuck, place_of, start_over
 from kuvasz.events import Event, EventLog
-from kuvasz.model import Applied, SourcePosition
+from kuvasz.model import NOTHING, Applied, SourcePosition
 from kuvasz.ports import Lake
 from kuvasz.source import conninfo, continuity, publication, slots
 from kuvasz.source.catalog import introspect
@@ -51,7 +51,7 @@ class Slot:
         self._source_tables = context.source_tables
         self._staged = StagedPast(context.shared.staged, context.source.name, context.shared.progress)
         self.history = 0  #: number of the source's past that the slot belongs to; see `SourcePosition.history`
-        self.stale: frozenset[str] = frozenset()  #: tables with rows of an earlier one, by `SourceTableSpec.key`
+        self.stale: frozenset[str] = NOTHING  #: tables with rows of an earlier one, by `SourceTableSpec.key`
         self.is_replaced = False  #: what answered the last time is another source than the lake has rows of
         self._standing = standing
         self._parked_lsn = parked_lsn
@@ -165,7 +165,7 @@ class Slot:
         for spec in stale.values():
             self._source_tables.resync(spec, is_due=True)
             _log.tell(Event.COPIED_AGAIN_REWOUND, source=self._source, table=spec.identifier)
-        self.stale = frozenset(stale)
+        self.stale = frozenset(stale) or NOTHING
         known = [entry for entry in found if entry[1].history == self.history]
         if stuck is not None and not any(is_needed for _, _, is_needed in known):
             raise stuck
@@ -286,7 +286,7 @@ class Slot:
             if not position.commit_lsn and not self._source_tables.look(spec).is_resync_due
         ]
 
-    def applied(self, *, with_inserts: bool) -> list[Applied]:
+    def applied(self, *, with_inserts: bool = False) -> list[Applied]:
         """Return the last transaction of each table in the lake, or in what is parked, as far as it is known.
 
         Args:

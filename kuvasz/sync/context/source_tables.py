@@ -18,6 +18,7 @@ from kuvasz.source.catalog.table import SourceTable
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableState, TableStates
 from kuvasz.sync.context.gap_starts import Evidence, GapStarts
+from kuvasz.sync.rules.few_keys import FewKeys
 
 _log = EventLog(__name__)
 
@@ -38,7 +39,7 @@ class SourceTables:
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
         self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
         #: those of which a look, or the stream, has doubts that a later look ends, by key
-        self.put_off: dict[Evidence, set[str]] = {evidence: set() for evidence in Evidence}
+        self.put_off: dict[Evidence, FewKeys[str]] = {evidence: FewKeys() for evidence in Evidence}
         self.gap_starts = GapStarts()
         self._lake = lake
         self._states = states
@@ -63,8 +64,9 @@ class SourceTables:
 
     def update(self, source: Source) -> None:
         """Take over which tables there are, each by the name that it has now."""
+        names = self._names
         tables = tuple(
-            spec if spec.member else dataclasses.replace(spec, table=self._names.get(spec.key, spec.table))
+            dataclasses.replace(spec, table=names[spec.key]) if not spec.member and spec.key in names else spec
             for spec in source.tables
         )
         self.source = dataclasses.replace(source, tables=tables)

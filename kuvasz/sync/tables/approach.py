@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.sync.context.current_reader import reached
 from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.rules.few_keys import FewKeys
 
 #: Seconds between two looks whether a table has come to its snapshot.
 _LOOK_S = 0.05
@@ -47,7 +48,7 @@ class Approach:
         self._source_tables = context.source_tables
         self._activate = activate
         self._is_parked = is_parked
-        self._under_way: set[str] = set()  #: by `SourceTableSpec.key`
+        self._under_way: FewKeys[str] = FewKeys()  #: by `SourceTableSpec.key`
 
     def is_due(self, spec: SourceTableSpec) -> bool:
         """Whether a table is to be compared, and follows until then; from any thread."""

@@ -15,6 +15,7 @@ tables that hold the source, so that no way into an error or a pause has to know
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Sequence
 
@@ -23,6 +24,7 @@ from kuvasz.errors import KuvaszError, LakeError, ParkedLost, StateError, TableE
 from kuvasz.events import Event, EventLog
 from kuvasz.source.reading.reader import Reader
 from kuvasz.state.tables import State
+from kuvasz.sync.beside import Beside
 from kuvasz.sync.context.current_reader import reached
 from kuvasz.sync.context.lifetime import finished
 from kuvasz.sync.context.source_context import SourceContext
@@ -56,16 +58,21 @@ class Parking:
         self._resets = resets
         self._again_at: dict[str, float] = {}
 
-    async def watch(self, reader: Reader) -> None:
+    def watch(self, reader: Reader, beside: Beside) -> None:
         """Park tables that do not follow, for as long as the reader reads."""
-        loop, reading = asyncio.get_running_loop(), self._shared.reading
-        while True:
-            await asyncio.sleep(reading.pause_s(_LOOK_S, loop.time()))
-            if not self._shared.progress.held(self._source.name) and not self._logs.targets():
-                continue  # as of most sources at most moments
-            async with self.moving:
-                await self._check_logs()
-                await self._look(reader)
+        beside.now_and_then("park", functools.partial(self._watch, reader), self._pause_s, self._is_due)
+
+    def _pause_s(self) -> float:
+        return self._shared.reading.pause_s(_LOOK_S, asyncio.get_running_loop().time())
+
+    def _is_due(self) -> bool:
+        """Whether any table does not follow, or has just come back; of most sources none at most moments."""
+        return bool(self._shared.progress.held(self._source.name) or self._logs.targets())
+
+    async def _watch(self, reader: Reader) -> None:
+        async with self.moving:
+            await self._check_logs()
+            await self._look(reader)
 
     async def _check_logs(self) -> None:
         parked = self._logs.targets()

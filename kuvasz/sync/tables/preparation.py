@@ -31,6 +31,7 @@ from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import eligibility
 from kuvasz.sync.rules.containment import unforeseen
+from kuvasz.sync.rules.few_keys import FewKeys
 from kuvasz.sync.rules.targets import feed_of
 from kuvasz.sync.tables.recopy import PositionReset
 from kuvasz.sync.tables.source_logs import SourceLogs
@@ -71,8 +72,9 @@ class Preparation:
         self._resets = resets
         self._namesakes = Namesakes(context)
         # By `SourceTableSpec.key`.
-        self.unfit: set[str] = set()  #: those whose source table cannot be replicated as it is
-        self._unprepared: set[str] = set()  #: those that the lake would not take: what it has of them is unknown
+        self.unfit: FewKeys[str] = FewKeys()  #: those whose source table cannot be replicated as it is
+        #: those that the lake would not take: what it has of them is unknown
+        self._unprepared: FewKeys[str] = FewKeys()
 
     def is_unknown(self, spec: SourceTableSpec) -> bool:
         """Whether nobody knows if the lake has rows of a table; of a member's target another one may have told."""

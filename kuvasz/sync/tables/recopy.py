@@ -13,6 +13,7 @@ from kuvasz.config.model import OnSlotLost, WhenParkedFull
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import ParkedLost, SourceError, TableGone, place_of, resume_of
 from kuvasz.events import Event, EventLog
+from kuvasz.model import NOTHING
 from kuvasz.state.tables import State
 from kuvasz.sync.context.source_context import SourceContext
 
@@ -30,7 +31,7 @@ class PositionReset:
     def __init__(self, context: SourceContext, *, drop_parked: Callable[[str], None]) -> None:
         #: what answers is another source than the lake has rows of: its columns count for nothing either
         self.is_replaced = False
-        self.strangers: frozenset[str] = frozenset()  #: the same of single tables, by `SourceTableSpec.key`
+        self.strangers: frozenset[str] = NOTHING  #: the same of single tables, by `SourceTableSpec.key`
         self._context = context
         self._shared = context.shared
         self._source_tables = context.source_tables

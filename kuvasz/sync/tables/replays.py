@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +23,7 @@ from kuvasz.route.assembler import Follow
 from kuvasz.route.parts import Change
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.source.reading.reader import Reader
+from kuvasz.sync.beside import Beside
 from kuvasz.sync.context.current_reader import reached
 from kuvasz.sync.context.lifetime import finished
 from kuvasz.sync.context.requests import WaitingLine
@@ -96,12 +98,13 @@ class Replays:
         """Have a table given what is parked of it, beside the stream; it must not follow yet."""
         self._due.put(spec)
 
-    async def run(self, reader: Reader) -> None:
+    def attend(self, reader: Reader, beside: Beside) -> None:
         """Bring back the tables that are due, side by side, for as long as the reader reads."""
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                spec = await self._due.get()
-                tasks.create_task(self._bring_back(spec, reader), name=f"replay {spec.identifier}")
+        self._due.serve(functools.partial(self._bring_all_back, reader, beside))
+
+    def _bring_all_back(self, reader: Reader, beside: Beside) -> None:
+        for spec in self._due.rest():
+            beside.start("replay", functools.partial(self._bring_back, spec, reader))
 
     async def _bring_back(self, spec: SourceTableSpec, reader: Reader) -> None:
         if await self.replay(spec, reader):

@@ -17,6 +17,7 @@ from kuvasz.modes.veil import Veil
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.state.ports import StoredRecord
 from kuvasz.sync.context.source_context import SourceContext
+from kuvasz.sync.rules.few_keys import FewKeys
 from kuvasz.sync.rules.targets import target_of
 
 #: Begins the id of a log that counts no more.
@@ -40,7 +41,7 @@ class SourceLogs:
         self._states = context.shared.states
         self._troubles = context.troubles
         self._record = record
-        self._lost: set[str] = set()
+        self._lost: FewKeys[str] = FewKeys()
         # A thread whose task was cancelled may still be at it when the next stream begins.
         self._lock = threading.RLock()
 

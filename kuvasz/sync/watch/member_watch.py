@@ -15,8 +15,10 @@ from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import SchemaError, TableStuck, place_of
 from kuvasz.events import Event, EventLog
+from kuvasz.model import NOTHING
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import members
+from kuvasz.sync.rules.few_keys import FewKeys
 
 _log = EventLog(__name__)
 
@@ -36,11 +38,11 @@ class MemberWatch:
         self._progress = context.shared.progress
         self._routes = context.shared.routes
         self._source_tables = context.source_tables
-        self._gone: set[tuple[str, str]] = set()  # (target, name)
+        self._gone: FewKeys[tuple[str, str]] = FewKeys()  # (target, name)
         self._due: list[str] = []  # `SourceTableSpec.key` of who came and is to be taken up
-        self._collapsed = {spec.identifier for spec in self._map.tables if spec.is_collapse}
+        self._collapsed = frozenset(spec.identifier for spec in self._map.tables if spec.is_collapse) or NOTHING
         #: targets of which the catalog has yet to say whose rows they have: without a member nobody loads them
-        self._unasked = set(self._collapsed)
+        self._unasked = FewKeys((target, None) for target in self._collapsed)
         self.has_any = bool(self._collapsed)
 
     def refresh(self, connection: Any) -> None:  # noqa: ANN401 (psycopg's, which is known to `source` alone)

@@ -30,6 +30,7 @@ from kuvasz.sync.context.approvals import Approvals
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.context.source_context import SourceContext
 from kuvasz.sync.rules import partition_memory
+from kuvasz.sync.rules.few_keys import FewKeys
 from kuvasz.sync.rules.partition_memory import KnownPartitions, PartitionChange
 from kuvasz.sync.watch.member_watch import MemberWatch
 from kuvasz.sync.watch.partition_messages import PartitionMessages
@@ -75,7 +76,7 @@ class PartitionWatch:
         self._forget = forget
         self._suspects = PartitionSuspects(context.current, self._durable_lsn)
         self._stale = StaleStream(context, notes)
-        self._unread: set[str] = set()  #: partitions that the role may not read
+        self._unread: FewKeys[str] = FewKeys()  #: partitions that the role may not read
         self._horizons: dict[str, int] = {}  #: `SourceTableSpec.key` -> of the last look that found nothing
         context.pasts.whenever_given_up(self._give_up)
 

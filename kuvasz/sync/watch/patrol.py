@@ -12,7 +12,7 @@ from typing import Any
 from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import LakeError, SchemaError, SourceError, TableError, place_of
 from kuvasz.events import Event, EventLog
-from kuvasz.model import TableName
+from kuvasz.model import NOTHING, TableName
 from kuvasz.source.catalog import fingerprint
 from kuvasz.source.catalog.look import Look, tables, wal_end
 from kuvasz.source.catalog.table import SourceTable
@@ -66,7 +66,7 @@ class Patrol:
         self.seen_lsn = 0
         #: paused tables, by key, whose UPDATEs fail as they are published: what identifies their rows is gone, or is
         #: not in their list of columns
-        self.bare: frozenset[str] = frozenset()
+        self.bare: frozenset[str] = NOTHING
 
     def look(
         self,
@@ -101,7 +101,8 @@ class Patrol:
         )
         self.seen_lsn = 0 if _may_lack_commits(round_.found.values()) else end
         self._caveats.tell(round_.found)
-        self.bare = frozenset(spec.key for spec in source_tables if self._is_bare(spec, round_.found.get(spec.table)))
+        bare = (spec.key for spec in source_tables if self._is_bare(spec, round_.found.get(spec.table)))
+        self.bare = frozenset(bare) or NOTHING
         # First: what is found due below is not found again, should this fail.
         self.proved_lsn = end if self._rewrites.look(connection, end) else 0
         return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]

@@ -103,7 +103,9 @@ class RewriteWatch:
         for oid, now in found.items():
             if self._suspected.get(oid, (0, 0))[0] != now.file:
                 self._suspected[oid] = now.file, end
-            self._put_off.update(spec.key for spec in specs[oid] if not self._is_to_come(spec))
+            for spec in specs[oid]:
+                if not self._is_to_come(spec):
+                    self._put_off.add(spec.key)
 
     def _are_to_come(self, specs: Sequence[SourceTableSpec]) -> bool:
         """Whether all of a table is: what other routes have of it comes from the file that is known."""
@@ -202,7 +204,8 @@ class RewriteWatch:
         if has_all:
             with self._lock:
                 self._files.put({oid: rewrites.known(now)})
-            self._put_off.difference_update(one.key for one in specs)
+            for one in specs:
+                self._put_off.discard(one.key)
             return True
         for one in specs:
             _log.tell(Event.GAP_FOUND, source=self._source_tables.source.name, table=one.identifier)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -109,10 +110,15 @@ def test_snapshots_are_copies_in_order(states: TableStates) -> None:
         lambda states: [states.activate(T, S, 4), states.fail(T, TableError("no"), hold=lambda _: None)],
     ],
 )
-def test_whatever_changes_is_seen(states: TableStates, change: Callable[[TableStates], object]) -> None:
-    states.snapshot()
+def test_whatever_changes_is_seen_and_not_by_who_looked_before(
+    states: TableStates, change: Callable[[TableStates], object]
+) -> None:
+    before = states.snapshot()
+    as_it_was = [dataclasses.replace(one) for one in before]
     change(states)
-    assert states.snapshot() == [states.get(T, S)]
+    assert states.snapshot(S) == states.snapshot() == [states.get(T, S)]
+    assert [one for one in states.catching_up() if one not in states.snapshot()] == []
+    assert before == as_it_was
 
 
 def test_what_was_removed_is_not_seen_when_it_is_there_again(states: TableStates) -> None:

@@ -19,9 +19,9 @@ class World(Scene):
         self.approvals = self.context.approvals
         self.commands = Commands(self.context, self.approvals)
 
-    def asked(self) -> list[str]:
+    def look_anew(self) -> list[str]:
         """Return which tables are to be looked at anew."""
-        return asyncio.run(asyncio.wait_for(self.requests.next(), 1))
+        return asyncio.run(self.asked_anew())
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_paused_table_holds_its_source_if_it_has_rows(world: World) -> None:
     assert world.progress.held(world.source.name) == {"shop.items"}
     world.commands.resume("shop.items")
     assert world.source_tables.state(world.items) is State.NEW
-    assert world.asked() == ["shop.items"]
+    assert world.look_anew() == ["shop.items"]
 
 
 def test_whoever_has_a_table_tried_again_agrees_to_what_keeps_it(world: World) -> None:
@@ -45,7 +45,7 @@ def test_whoever_has_a_table_tried_again_agrees_to_what_keeps_it(world: World) -
     world.context.troubles.fail(world.items, SchemaHeld("its columns changed"))
     world.requests.send_later(world.items)
     world.commands.retry("shop.items")
-    assert world.asked() == ["shop.items"]
+    assert world.look_anew() == ["shop.items"]
     assert world.approvals.target_of(world.items).on_schema_change == "evolve"
 
 
@@ -56,10 +56,10 @@ def test_an_answer_before_the_first_look_is_kept_for_what_that_look_finds(
     monkeypatch.setattr(world.requests, "send", world.requests.add)
     world.source_tables.set(world.items, State.ERROR, EarlierError("the filter is another one", hint="retry"))
     world.commands.retry("shop.items")
-    assert world.asked() == ["shop.items"]
+    assert world.look_anew() == ["shop.items"]
     assert not world.approvals.target_of(world.items).keeps_rows
     world.context.troubles.refuse(world.items, OtherRule("the filter is another one", hint="retry"))
-    assert world.asked() == ["shop.items"]
+    assert world.look_anew() == ["shop.items"]
     assert world.approvals.target_of(world.items).keeps_rows
 
 
@@ -69,7 +69,7 @@ def test_a_table_is_copied_again_when_it_is_looked_at(world: World) -> None:
     look = world.source_tables.look(world.items)
     assert (look.is_resync_due, look.is_repair) == (True, False)
     assert world.source_tables.position(world.items) is not None, "its rows stay until the new ones are there"
-    assert world.asked() == ["shop.items"]
+    assert world.look_anew() == ["shop.items"]
 
 
 def test_a_table_that_left_meanwhile_is_not_tried_again(world: World) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError
 from kuvasz.state.tables import State
 from kuvasz.sync import rejoin
+from kuvasz.sync.beside import Beside, Rounds
 from kuvasz.sync.rejoin import Rejoin
 from tests.support.scene import Scene
 
@@ -38,7 +38,9 @@ class World(Scene):
         self.context.current.reader = reader
         self.context.troubles.refuse = lambda spec, _: self._note("refuse", spec)  # type: ignore[method-assign]
         preparation: Any = SimpleNamespace(is_unknown=lambda _: self.is_unknown)
-        replays: Any = SimpleNamespace(begin=lambda: None, send=lambda spec: self._note("replay", spec))
+        replays: Any = SimpleNamespace(
+            begin=lambda: None, attend=lambda *_: None, send=lambda spec: self._note("replay", spec)
+        )
         setup: Any = SimpleNamespace(look=self._look)
         self.postponed: list[str] = []  #: tables that are not to be copied yet, as often as they stand here
         copies: Any = SimpleNamespace(beside=self._copy, postpone=self._postpone, compare=self._compare)
@@ -102,15 +104,11 @@ class World(Scene):
             before()
             for key in keys:
                 self.requests.add(key)
-            tasks = [
-                asyncio.create_task(self.rejoining.run(READER)),
-                asyncio.create_task(self.rejoining.copy(READER, "7")),
-            ]
-            await self._calm()
-            for task in tasks:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            async with asyncio.TaskGroup() as tasks:
+                beside = Beside(tasks, Rounds(), "kuvasz")
+                self.rejoining.attend(READER, "7", beside)
+                await self._calm()
+                beside.end()
 
         asyncio.run(both())
         return self.did

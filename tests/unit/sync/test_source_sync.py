@@ -26,6 +26,7 @@ from kuvasz.errors import (
 )
 from kuvasz.state.tables import State
 from kuvasz.sync import source_sync
+from kuvasz.sync.beside import Beside
 from kuvasz.sync.context import shared
 from kuvasz.sync.source_setup import Start
 from kuvasz.sync.source_sync import SourceSync
@@ -83,11 +84,11 @@ class Parts:
         server = SimpleNamespace(snapshot=lambda made, _: made)
         self.copies = SimpleNamespace(first=self._copy, under=lambda taken, _: taken, hours=hours, server=server)
         self.stream = SimpleNamespace(leave=self._leave, begin=self._begin, open=self._open, close=self._close)
-        forever = SimpleNamespace
-        self.rejoin = forever(begin=self._rejoin, copy=self._wait, run=self._wait)
-        self.replays = forever(run=self._wait)
-        self.parking = forever(watch=self._wait)
-        self.watches = forever(inserts=self._wait, partitions=self._wait, patrol=self._wait)
+        self.rejoin = SimpleNamespace(begin=self._rejoin, attend=lambda *given: self._wait(given[-1]))
+        self.replays = SimpleNamespace()
+        self.parking = SimpleNamespace(watch=lambda *given: self._wait(given[-1]))
+        self.last_looks = 0
+        self.watches = SimpleNamespace(begin=lambda *given: self._wait(given[-1]), end=self._look_last)
 
     def _start(self) -> Start:
         self.done.append("start")
@@ -128,8 +129,15 @@ class Parts:
     def _rejoin(self, new: list[SourceTableSpec]) -> None:
         self.new.append([spec.identifier for spec in new])
 
-    async def _wait(self, *_: object) -> None:
-        await asyncio.Event().wait()
+    def _look_last(self) -> None:
+        assert self.world.sync._lifetime.is_ending
+        self.last_looks += 1
+
+    def _wait(self, beside: Beside) -> None:
+        async def wait() -> None:
+            await asyncio.Event().wait()
+
+        assert beside.start("wait", wait)
 
 
 class World(Scene):
@@ -182,6 +190,7 @@ def test_a_source_is_looked_at_and_streams_until_it_is_stopped(world: World) -> 
     world.streamed = [world.items]
     assert world.live() is None
     assert world.done == ["left", "start", "read", "closed", "record closed"]
+    assert world.parts.last_looks == 1, "however often it was told to end"
     assert world.parts.begun == {"shop.items": True, "shop.others": False}
     assert world.sync.has_started
 

@@ -105,7 +105,7 @@ def test_what_is_parked_comes_first(world: World) -> None:
     world.parked.add("shop.items")
     world.stream.begin(world.items, is_streamed=True)
     assert world.parking_from == {"shop.items": 1}
-    assert asyncio.run(world.requests.next()) == ["shop.items"]
+    assert world.requests.rest() == ["shop.items"]
     assert not world.source_tables.is_streaming(world.items)
     assert world.held == {"shop.items"}
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from kuvasz.errors import SourceError, SourceTooLarge
 from kuvasz.source import conninfo
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
+from kuvasz.sync.beside import Beside, Rounds
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.watches import Watches
 from tests.support.scene import Scene
@@ -97,29 +98,46 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def live(world: World, watch: Callable[[], Any], until: Callable[[], bool], patience_s: float = 30) -> bool:
-    """Have a watch run until something is so; return whether it ended by itself, or with its source."""
+def live(world: World, watch: Callable[[Beside], None], until: Callable[[], bool]) -> None:
+    """Have a watch look until something is so, and as its source ends."""
 
-    async def run() -> bool:
+    async def run() -> None:
         world.lifetime.begin()
-        task = asyncio.ensure_future(watch())
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            beside = Beside(tasks, Rounds(), "kuvasz")
+            try:
+                watch(beside)
+                while not until():  # noqa: ASYNC110 (a condition, not an event)
+                    await asyncio.sleep(0.001)
+                world.lifetime.end()
+                world.watches.end()
+                await asyncio.sleep(0.1)
+            finally:
+                beside.end()
+
+    asyncio.run(run())
+
+
+def wait(world: World, inserts: Coroutine[Any, Any, None], until: Callable[[], bool]) -> None:
+    """Have the stream wait for INSERTs until something is so, and its source ends."""
+
+    async def run() -> None:
+        world.lifetime.begin()
+        task = asyncio.ensure_future(inserts)
         async with asyncio.timeout(30):
             while not until() and not task.done():  # noqa: ASYNC110 (a condition, not an event)
                 await asyncio.sleep(0.001)
-        world.lifetime.end()
-        await asyncio.wait([task], timeout=patience_s)
-        is_done = task.done()
-        task.cancel()
-        return is_done and task.result() is None
+            world.lifetime.end()
+            await task
 
-    return asyncio.run(run())
+    asyncio.run(run())
 
 
 def test_the_patrol_has_tables_looked_at_anew_and_ends_with_its_source(world: World) -> None:
     world.due, added = ["shop.items"], []
     world.requests.add = added.append  # type: ignore[method-assign]
     world.unfit.add("shop.others")
-    assert live(world, world.watches.patrol, lambda: world.looked.count("publications") > 1)
+    live(world, world.watches.patrol, lambda: world.looked.count("publications") > 1)
     assert set(added) == {"shop.items"}
     assert world.asked_unfit == [False, True]
 
@@ -185,6 +203,13 @@ def test_what_a_start_has_doubts_of_is_looked_at_soon(
     assert (len(world.looked) > 2) is is_following, "one look at the end"
 
 
+def test_a_source_is_looked_at_once_more_as_it_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the next start knows that nothing was missing up to there."""
+    monkeypatch.setattr(watches, "PATROL_S", 1000)
+    live(world, world.watches.patrol, lambda: True)
+    assert world.looked == ["tables", "publications"]
+
+
 def test_a_look_that_fails_is_followed_by_the_next(world: World) -> None:
     world.failures = 2
     live(world, world.watches.patrol, lambda: "publications" in world.looked)
@@ -194,7 +219,7 @@ def test_a_look_that_fails_is_followed_by_the_next(world: World) -> None:
 
 def test_partitions_are_looked_at_whatever_a_look_comes_to(world: World) -> None:
     world.failures = 2
-    live(world, world.watches.partitions, lambda: len(world.looked) > 3, patience_s=0)
+    live(world, world.watches.partitions, lambda: len(world.looked) > 3)
     assert set(world.looked) == {"partitions"}
 
 
@@ -203,19 +228,19 @@ def test_a_stream_that_is_stale_goes_on_in_another_connection(world: World) -> N
     world.context.current.rewind()
     reader: Any = SimpleNamespace(rewind=lambda: rewound.append(None))
     world.context.current.reader = reader
-    live(world, world.watches.partitions, lambda: len(world.looked) > 2, patience_s=0)
+    live(world, world.watches.partitions, lambda: len(world.looked) > 2)
     assert not rewound
     world.partitions.is_stream_stale = True
-    live(world, world.watches.partitions, lambda: bool(rewound), patience_s=0)
+    live(world, world.watches.partitions, lambda: bool(rewound))
 
 
 def test_nobody_looks_where_nothing_has_partitions(world: World) -> None:
     began_at = time.monotonic()
     world.partitions.has_any = False
-    live(world, world.watches.partitions, lambda: time.monotonic() > began_at + 0.1, patience_s=0)
+    live(world, world.watches.partitions, lambda: time.monotonic() > began_at + 0.1)
     assert world.looked == []
     world.partitions.has_any = True
-    live(world, world.watches.partitions, lambda: bool(world.looked), patience_s=0)
+    live(world, world.watches.partitions, lambda: bool(world.looked))
 
 
 def reader(confirmed_lsn: int) -> Any:
@@ -238,20 +263,20 @@ def test_the_stream_begins_again_when_it_may_name_the_inserts(
     world: World, since: int | None, confirmed: int, *, is_begun_again: bool
 ) -> None:
     world.inserts_since, read, start = since, reader(confirmed), SimpleNamespace(is_waiting=True)
-    assert live(world, lambda: world.watches.inserts(read, start), often())  # type: ignore[arg-type]
+    wait(world, world.watches.inserts(read, start), often())  # type: ignore[arg-type]
     assert read.stopped == [True] * is_begun_again
 
 
 def test_a_copy_is_not_torn_for_that(world: World) -> None:
     world.inserts_since, read, start = 800, reader(900), SimpleNamespace(is_waiting=True)
     world.source_tables.set(world.items, State.COPYING)
-    assert live(world, lambda: world.watches.inserts(read, start), often())  # type: ignore[arg-type]
+    wait(world, world.watches.inserts(read, start), often())  # type: ignore[arg-type]
     assert read.stopped == []
 
 
 def test_where_nobody_waits_for_them_there_is_nothing_to_look_for(world: World) -> None:
     start = SimpleNamespace(is_waiting=False)
-    assert live(world, lambda: world.watches.inserts(reader(0), start), lambda: False)  # type: ignore[arg-type]
+    wait(world, world.watches.inserts(reader(0), start), lambda: False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("watch", ["partitions", "patrol"])
@@ -261,5 +286,6 @@ def test_a_source_that_makes_tables_without_end_does_not_go_on_without_them(worl
 
     world.partitions.look, world.partitions.has_any = look, True
     world.proved.look = look
-    with pytest.raises(SourceTooLarge):
+    with pytest.raises(BaseExceptionGroup) as caught:
         live(world, getattr(world.watches, watch), lambda: False)
+    assert caught.value.subgroup(SourceTooLarge) is not None

@@ -36,6 +36,7 @@ def test_shapes_that_differ_in_nothing_but_whose_they_are_are_alike(world: World
     eu, us = shapes.of(feed("eu"), relation), shapes.of(feed("us"), relation)
     assert eu != us
     assert eu.bindings is us.bindings, "of a thousand sources there is one"
+    assert eu.schema is us.schema
     assert shapes.alike(eu) is shapes.alike(us) is eu
     other = shapes.of(feed("ap"), dataclasses.replace(relation, columns=relation.columns[:2]))
     assert shapes.alike(other) is other

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -159,6 +160,10 @@ def test_by_name() -> None:
     assert lake.by_name("x") is None
     assert lake.arrow().field("id").metadata == {b"PARQUET:field_id": b"2"}
     assert not lake.arrow().field("id").nullable
+    assert lake.arrow() is lake.arrow(), "of a thousand sources there is one"
+    other = dataclasses.replace(lake, fields=lake.fields[:1])
+    assert other.arrow().names == [lake.fields[0].name]
+    assert pickle.loads(pickle.dumps(lake)) == lake
 
 
 def test_the_maps_types_decide() -> None:

@@ -27,6 +27,7 @@ KEEPS = {
     "TableLedger": "parts of one copy; those of a server that went on from an earlier place are not taken up",
     "EarlierMaps": "which targets the map defines otherwise than they are loaded",
     "FirstCopies": "tables that wait under one snapshot, which ends with it",
+    "Beside": "tasks that are at something",
     "Lifetime": "threads that are at something",
     "MemberWatch": "which tables there are, asked anew at each look",
     "Parking": "times of this machine",
@@ -38,6 +39,7 @@ KEEPS = {
     "Publications": "by which rows tables are published, asked anew at each start",
     "Rejoin": "tables that are due",
     "Requests": "tables that are due",
+    "Rounds": "times of this machine",
     "SourceLogs": "logs that are lost, which the lake has the positions of",
     "SourceRoutes": "which OIDs go to which targets, bound anew at each start",
     "SourceTables": "names of tables, asked anew at each start",
@@ -57,6 +59,10 @@ def test_all_are_told_up_to_where_the_past_stays() -> None:
     assert told == [2000, -2000]
 
 
+#: What a class begins with that fills it as it goes.
+MEMORIES = {"set", "dict", "list", "defaultdict", "deque", "FewKeys"}
+
+
 def memories() -> Iterator[str]:
     """Yield the classes that begin with an empty dictionary, set or list, which they fill as they go."""
     for path in Path(inspect.getfile(sync)).parent.rglob("*.py"):
@@ -70,9 +76,7 @@ def remembers(of: ast.ClassDef) -> bool:
     set_to = [one.value for part in made for one in ast.walk(part) if isinstance(one, ast.AnnAssign | ast.Assign)]
     return any(
         (isinstance(value, ast.Dict | ast.List) and ast.unparse(value) in {"{}", "[]"})
-        or (
-            isinstance(value, ast.Call) and ast.unparse(value.func) in {"set", "dict", "list", "defaultdict", "deque"}
-        )
+        or (isinstance(value, ast.Call) and ast.unparse(value.func) in MEMORIES)
         for value in set_to
     )
 

@@ -17,7 +17,7 @@ def test_what_was_asked_for_meanwhile_comes_at_once(tmp_path: Path) -> None:
         scene.requests.add("shop.items")
         await asyncio.to_thread(scene.requests.send, "shop.others")
         await asyncio.sleep(0)
-        return await scene.requests.next()
+        return scene.requests.rest()
 
     assert asyncio.run(run()) == ["shop.items", "shop.others"]
 
@@ -44,7 +44,7 @@ def test_a_table_comes_back_after_its_wait(tmp_path: Path, monkeypatch: pytest.M
         scene, begin = Scene(tmp_path), time.monotonic()
         scene.lifetime.begin()
         await asyncio.to_thread(scene.requests.send_later, scene.items)
-        return await asyncio.wait_for(scene.requests.next(), 10), time.monotonic() - begin
+        return await scene.asked_anew(), time.monotonic() - begin
 
     keys, seconds = asyncio.run(run())
     assert keys == ["shop.items"]
@@ -62,27 +62,21 @@ def test_a_table_that_is_tried_meanwhile_comes_back_once(tmp_path: Path, monkeyp
             scene.requests.send_later(scene.items)
         scene.requests.send_later(scene.others)
         await asyncio.sleep(0.3)
-        return await scene.requests.next()
+        return scene.requests.rest()
 
     assert sorted(asyncio.run(run())) == ["shop.items", "shop.others"]
 
 
-def test_a_line_gives_what_came_first_and_loses_nothing_when_who_waits_is_cancelled() -> None:
-    async def run() -> list[int]:
-        line: requests.WaitingLine[int] = requests.WaitingLine()
-        waiting = asyncio.create_task(line.get())
-        await asyncio.sleep(0)
-        line.put(1)
-        waiting.cancel()  # what has come meanwhile is the next one's
-        assert (await asyncio.gather(waiting, return_exceptions=True))[0] is not None
-        line.put(2)
-        line.put(3)
-        assert [await line.get()] == [1]
-        assert line.rest() == [2, 3]
-        waiting = asyncio.create_task(line.get())
-        await asyncio.sleep(0)
-        line.put(4)
-        line.put(5)
-        return [await waiting, *line.rest(), *line.rest()]
-
-    assert asyncio.run(run()) == [4, 5]
+def test_who_serves_a_line_is_called_for_each_that_comes_and_for_those_that_wait() -> None:
+    line: requests.WaitingLine[int] = requests.WaitingLine()
+    line.put(1)
+    called: list[str] = []
+    line.serve(lambda: called.append("first"))
+    line.put(2)
+    line.put(3)
+    assert called == ["first"] * 3
+    assert [line.take(), line.rest(), line.rest(), bool(line)] == [1, [2, 3], [], False]
+    line.serve(lambda: called.append("second"))
+    line.put(4)
+    assert called[3:] == ["second"], "the one before serves it no more"
+    assert bool(line)

@@ -28,6 +28,7 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
+from kuvasz.sync.beside import Beside, Rounds
 from kuvasz.sync.context import current_reader
 from kuvasz.sync.tables import parking, replays
 from kuvasz.sync.tables.parking import Parking
@@ -208,6 +209,7 @@ class Life:
             activate=lambda spec, epoch: self.activate(spec.identifier, epoch),
         )  # fmt: skip
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._group = asyncio.TaskGroup()
 
     def _fail(self, spec: Any, error: Any) -> None:
         self.failed.append(error)
@@ -231,10 +233,14 @@ class Life:
                 self.activate(name, self.reader.epoch + 1)
                 self.progress.release(EU, name, hold)
         self.task(self.reader.run())
-        self.task(self.parking.watch(self.reader))
+        await self._group.__aenter__()
+        self._beside = Beside(self._group, Rounds(), EU)
+        self.parking.watch(self.reader, self._beside)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._beside.end()
+        await self._group.__aexit__(None, None, None)
         for task in self._tasks:
             task.cancel()
         ended = await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -65,10 +65,10 @@ def test_a_table_that_is_not_there_is_refused_and_looked_at_later(world: World) 
     state = world.source_tables.look(world.items)
     assert (state.state, state.retry_at is not None) == (State.ERROR, True)
     assert "there is no such table" in str(state.error)
-    assert preparation.unfit == {"shop.items"}
+    assert set(preparation.unfit) == {"shop.items"}
     found = world.table(world.items)
     assert preparation.usable(world.items, {world.items.table: found}) is found
-    assert preparation.unfit == set()
+    assert not preparation.unfit
 
 
 def test_rows_of_a_table_that_was_not_logged_are_missed(world: World) -> None:

@@ -118,7 +118,7 @@ def test_a_table_whose_log_was_dropped_is_copied_again(tmp_path: Path, is_paused
         if is_paused:
             scene.states.pause("shop.items", scene.source.name)
         await asyncio.to_thread(made.it.make_room, scene.items)
-        return scene, made, await asyncio.wait_for(scene.requests.next(), 10)
+        return scene, made, await scene.asked_anew()
 
     scene, made, asked = asyncio.run(run())
     assert asked == made.dropped == scene.settled == ["shop.items"]

@@ -17,6 +17,7 @@ from kuvasz.model import Delivery, Relation, Segment
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.state.tables import State
+from kuvasz.sync.beside import Beside, Rounds
 from kuvasz.sync.tables import replays
 from kuvasz.sync.tables.replays import NEVER, Replays
 from kuvasz.sync.tables.source_logs import SourceLogs
@@ -247,13 +248,13 @@ def test_tables_that_are_due_are_brought_back_and_told(world: World) -> None:
 
     async def run() -> None:
         world.replays.begin()
-        task = asyncio.ensure_future(world.replays.run(world.reader))
-        world.replays.send(world.items)
-        async with asyncio.timeout(30):
-            while not world.mended and not task.done():  # noqa: ASYNC110 (a condition, not an event)
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            beside = Beside(tasks, Rounds(), "kuvasz")
+            world.replays.attend(world.reader, beside)
+            world.replays.send(world.items)
+            while not world.mended:  # noqa: ASYNC110 (a condition, not an event)
                 await asyncio.sleep(0.001)
-        task.cancel()
-        await asyncio.wait([task])
+            beside.end()
 
     asyncio.run(run())
     assert world.mended == [TARGET]
