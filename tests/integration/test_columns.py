@@ -145,3 +145,47 @@ def test_a_large_value_that_was_left_out_is_never_taken_for_null(
         pipeline.wait_applied(database)
         rows = pipeline.folder.session.table(f"{pipeline.folder.catalog}.shop.people").toArrow().to_pylist()
         assert {row["id"]: row["body"][:3] for row in rows if row["n"] == 2} == {1: "xxx", 2: "new"}
+
+
+#: Table -> its entry, the column that comes, and what is said of it.
+UNREAD = {
+    "marked": ({}, "_deleted", "Iceberg has something of its own by the name _deleted, so Spark reads no such table"),
+    "alike": ({}, '"Name"', "the columns name and Name differ in case only, and Spark reads no table with both"),
+    "parted": (
+        {"partition_by": ["days(at)"]},
+        "at_day",
+        "shop.parted is or was partitioned by what Iceberg calls at_day",
+    ),
+}
+
+
+def test_a_column_that_would_keep_readers_out_is_told_with_what_helps(
+    database: Database, lake_folder: LakeFolder
+) -> None:
+    for table in (*UNREAD, "again"):
+        database.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, name text, at timestamptz)")
+        database.execute(f"INSERT INTO {table} VALUES (1, 'a', '2024-02-29')")
+    entries = {table: entry for table, (entry, _, _) in UNREAD.items()}
+    config = lake_folder.config(group({None: database}, entries | {"again": None}))
+    with Pipeline(config, lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        for table, (_, column, _) in UNREAD.items():
+            database.execute(
+                f"ALTER TABLE {table} ADD {column} text; INSERT INTO {table} VALUES (2, 'b', now(), 'x')"
+            )
+        database.execute("ALTER TABLE again DROP name; ALTER TABLE again ADD \"Name\" text DEFAULT 'n'")
+        for table, (_, column, said) in UNREAD.items():
+            pipeline.wait_state("shop", f"shop.{table}", State.ERROR)
+            error = next(str(one.error) for one in pipeline.app.view().tables if one.target == f"shop.{table}")
+            assert said in error
+            name = column.strip('"')
+            assert f"`exclude: [{name}]`" in error
+            entries[table]["exclude"] = [name]
+    with Pipeline(lake_folder.config(group({None: database}, entries | {"again": None})), lake_folder) as pipeline:
+        pipeline.wait_streaming()
+        pipeline.wait_applied(database)
+        for table in UNREAD:
+            pipeline.assert_equal(table, source_rows(database.url, table, ["id", "name", "at"]))
+        again = lake_folder.session.table(lake_folder.spark_name("again"))
+        assert again.columns == ["id", "name__old", "at", "Name"]
+        assert [row.Name for row in again.collect()] == ["n"]

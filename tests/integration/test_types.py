@@ -197,12 +197,17 @@ UUIDS = (
 )  # fmt: skip
 
 
-def test_spark_passes_over_no_file_with_a_uuid_that_is_asked_for(database: Database, lake_folder: LakeFolder) -> None:
-    """Iceberg's spec orders them by their bytes, and Java, which Spark goes by, by two numbers with signs."""
+def test_spark_passes_over_no_file_with_a_key_that_is_asked_for(database: Database, lake_folder: LakeFolder) -> None:
+    """Iceberg's spec orders them by their bytes, and Java, which Spark goes by, by two numbers with signs.
+
+    NaN is greater than all for Spark, and in no bounds.
+    """
     database.execute("CREATE TABLE items (id uuid PRIMARY KEY, n int)")
+    database.execute("CREATE TABLE floats (id float8 PRIMARY KEY); INSERT INTO floats VALUES ('NaN'), (1)")
     insert = "INSERT INTO items SELECT v::uuid, n FROM unnest(%s::text[]) WITH ORDINALITY AS given (v, n)"
     database.execute(insert, (list(UUIDS[::2]),))
-    with Pipeline(lake_folder.config(group({None: database}, {"items": None})), lake_folder) as pipeline:
+    tables = {"items": None, "floats": None}
+    with Pipeline(lake_folder.config(group({None: database}, tables)), lake_folder) as pipeline:
         pipeline.wait_streaming()
         database.execute(insert, (list(UUIDS[1::2]),))
         pipeline.wait_applied(database)
@@ -210,6 +215,7 @@ def test_spark_passes_over_no_file_with_a_uuid_that_is_asked_for(database: Datab
     for place, value in enumerate(UUIDS):
         found = [{row.id for row in rows.where(f"id {sign} '{value}'").collect()} for sign in ("=", ">=", "<")]
         assert found == [{value}, set(UUIDS[place:]), set(UUIDS[:place])], value
+    assert lake_folder.session.table(lake_folder.spark_name("floats")).where("id > 5").count() == 1
 
 
 #: SQL type, a value that the lake cannot hold, what it becomes under `clamp`.

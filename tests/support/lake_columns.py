@@ -42,6 +42,8 @@ class Iceberg:
         self.properties: dict[str, str] = {}
         self.commits: list[tuple[str, ...]] = []
         self.earlier: dict[str, str | None] = {}
+        self.partitions: frozenset[tuple[str, int]] = frozenset()  #: names of partition fields, and what they divide
+        self.layout = SimpleNamespace(partition_names=lambda: self.partitions)
 
     @property
     def schema(self) -> Iceberg:

@@ -54,7 +54,7 @@ class Iceberg:
         self.live: list[LiveFile] = []
         self.snapshots = SimpleNamespace(current_id=None, sequence=0, rows=None)
         self.schema = SimpleNamespace(read=lambda: self.now)
-        self.layout = SimpleNamespace(read=lambda **_: Layout())
+        self.layout = SimpleNamespace(read=lambda **_: Layout(), partition_names=frozenset)
 
     def live_files(self, *, in_order: bool = False) -> Iterator[LiveFile]:
         return iter(self.live)

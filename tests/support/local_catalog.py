@@ -518,6 +518,9 @@ class _Layout:
     def read(self, *, age_s: float = 0.0) -> Layout:
         return self._table.seen.layout
 
+    def partition_names(self) -> frozenset[tuple[str, int]]:
+        return frozenset()  # a column may have any name here
+
     def replace(self, now: Layout, wanted: Layout) -> None:
         spec = now.spec_id + (wanted.partition != now.partition)
         order = now.order_id + (wanted.order != now.order)

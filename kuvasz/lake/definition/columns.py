@@ -18,7 +18,7 @@ from kuvasz.lake.definition.known_sources import KnownSources
 from kuvasz.lake.definition.noted_columns import ColumnNotes
 from kuvasz.lake.definition.shapes import Shapes
 from kuvasz.lake.definition.source_rules import SourceRules
-from kuvasz.lake.format import earlier_types, planning, rule, table_identity
+from kuvasz.lake.format import earlier_types, layout, planning, rule, table_identity
 from kuvasz.lake.format.schema import deleted_at
 from kuvasz.lake.format.schema_steps import AddField, RenameField
 from kuvasz.model import Relation, TableType
@@ -159,8 +159,7 @@ class Columns:
         if is_streaming and planned.steps:  # what is read again must not be taken for ours
             self._table.refresh()
             self._see_schema(feed)
-        if feed.source in self._positions:  # else a copy fills what is added
-            self._check_dropped(planned)
+        self._check_names(planned, feed)
         if needs_copy:
             # Before anything else: whatever happens from here on, the copy is made.
             self._forget_position(feed.source)
@@ -257,8 +256,13 @@ class Columns:
             planned = planned.reading(target, described, projection.reads, known)
         return planned, relation, is_numbered
 
-    def _check_dropped(self, planned: Evolution) -> None:
+    def _check_names(self, planned: Evolution, feed: Feed) -> None:
         table = self._definition
+        if planned.steps:
+            partitions = self._table.layout.partition_names()
+            layout.refuse_taken(planned.steps, table.schema.fields, partitions, feed.place, table.name)
+        if feed.source not in self._positions:  # a copy fills what is added
+            return
         earlier = self._table.schema.earlier_columns() if planned.added else {}
         for name in sorted(set(planned.added.values()) & earlier.keys()):
             if earlier[name] is not None and table.target.set is not None:  # else it is ours that was renamed

@@ -288,9 +288,10 @@ def _has_order(kind: pa.DataType) -> bool:
     """Whether all readers put values of a type in one order: who takes them in another passes over files with a row.
 
     Of lists they do not. Nor of UUIDs: Iceberg's spec goes by their bytes, and Java's halves of them have signs, by
-    which Spark finds no row of a file whose least one begins with 0 and whose greatest with f.
+    which Spark finds no row of a file whose least one begins with 0 and whose greatest with f. Nor of floats: NaN is
+    greater than all for Spark and for PostgreSQL, and Iceberg's bounds leave it out.
     """
-    return not pa.types.is_nested(kind) and not _is_uuid(kind)
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or _is_uuid(kind))
 
 
 def _is_uuid(kind: pa.DataType) -> bool:
@@ -314,7 +315,7 @@ def bound_bytes(bounds: tuple[Any, Any], field: pa.Field, *, is_sid: bool) -> tu
     return _single(low, kind), _single(high, kind)
 
 
-def _single(value: Any, kind: pa.DataType) -> bytes | None:  # noqa: ANN401, PLR0911 (a table)
+def _single(value: Any, kind: pa.DataType) -> bytes | None:  # noqa: ANN401 (a table)
     if pa.types.is_string(kind):
         return str(value).encode()
     if pa.types.is_boolean(kind):
@@ -323,10 +324,6 @@ def _single(value: Any, kind: pa.DataType) -> bytes | None:  # noqa: ANN401, PLR
         return struct.pack("<i", value)
     if pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
         return struct.pack("<q", value)
-    if pa.types.is_float32(kind):
-        return None if value != value else struct.pack("<f", value)
-    if pa.types.is_float64(kind):
-        return None if value != value else struct.pack("<d", value)
     if pa.types.is_decimal(kind):
         unscaled = int(value.scaleb(kind.scale, _WIDE))
         # The fewest bytes that hold it (spec, appendix D): -128 takes one.

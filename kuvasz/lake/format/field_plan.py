@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kuvasz.lake.format.schema_steps import AddField, RelaxFields, RenameField, WidenField
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from kuvasz.lake.format.schema import Field, LakeSchema
     from kuvasz.lake.format.schema_steps import Step
@@ -61,6 +61,17 @@ class FieldPlan:
         name = _free_name(field.name, self)
         self.rename(field.field_id, name)
         return name
+
+    def part_alike(self, name: str, filled: Collection[int]) -> None:
+        """Put aside fields that nobody fills any more and whose names differ from one in case only.
+
+        Args:
+            name: The name that a field gets.
+            filled: The ids of the fields that any source fills.
+        """
+        for field in tuple(self.now.values()):
+            if field.name != name and field.name.lower() == name.lower() and field.field_id not in filled:
+                self.set_aside(field)
 
     def name_aside(self, field: Field) -> str:
         """Return the name of a further field for old values of the column that fills one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from kuvasz.config import names
 from kuvasz.config.problem import suggestion
 from kuvasz.errors import SchemaError, place_of
 from kuvasz.lake.format.schema import Field, LakeSchema
+from kuvasz.lake.format.schema_steps import AddField, RenameField, Step
 from kuvasz.model import LakeType
 from kuvasz.ports import Target
 
@@ -190,6 +191,38 @@ def field_name(term: Term, taken: Iterable[str]) -> str:
     return name
 
 
+def refuse_taken(
+    steps: Iterable[Step], fields: Iterable[Field], partitions: Collection[tuple[str, int]], place: str, table: str
+) -> None:
+    """Refuse a name that a partition field of the table has: Iceberg takes no column by it but the one it divides by.
+
+    Partition fields of earlier layouts count, too: files that are there are of them.
+
+    Args:
+        steps: What is to be done to the table's columns.
+        fields: The columns, before.
+        partitions: Name and id of the column it divides by, of each partition field there ever was.
+        place: The source and its table, for messages.
+        table: The lake table's name.
+
+    Raises:
+        SchemaError: A step gives a column such a name.
+    """
+    ids = {field.name: field.field_id for field in fields}
+    for step in steps:
+        if isinstance(step, RenameField):
+            ids[step.to] = number = ids.pop(step.name)
+            name = step.to
+        elif isinstance(step, AddField):
+            name, number = step.field.name, 0
+        else:
+            continue
+        if any(taken == name and of != number for taken, of in partitions):
+            message = f"{place}: {table} is or was partitioned by what Iceberg calls {name}, so no column can be"
+            hint = f"leave the column out with `exclude: [{name}]`, or give this table another `target`"
+            raise SchemaError(message, hint=f"{hint}, or drop {table} from the lake to copy it anew")
+
+
 def render_order(layout: Layout, fields: Sequence[Field]) -> str:
     """Return a new table's sort order."""
     parts = [
@@ -238,4 +271,7 @@ def _term_of(part: dict[str, Any], schema: LakeSchema, table: str) -> Term:
     return Term(transform=match[1], column=field.name, width=int(match[2] or 0))
 
 
-__all__ = ["PLAIN", "Layout", "Ordering", "Values", "field_name", "parse", "render_order", "render_spec", "wanted"]
+__all__ = [
+    "PLAIN", "Layout", "Ordering", "Values", "field_name", "parse", "refuse_taken", "render_order", "render_spec",
+    "wanted",
+]  # fmt: skip

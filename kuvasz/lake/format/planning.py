@@ -14,7 +14,16 @@ from kuvasz.errors import SchemaError, resync_of
 from kuvasz.evolve.changes import Change, ChangeKind, compare
 from kuvasz.lake.format.evolution import Evolution
 from kuvasz.lake.format.field_plan import FieldPlan, name_before
-from kuvasz.lake.format.schema import Field, LakeSchema, is_same, reading_type, reads, refuse_alike, wanted
+from kuvasz.lake.format.schema import (
+    Field,
+    LakeSchema,
+    is_same,
+    reading_type,
+    reads,
+    refuse_alike,
+    refuse_unread,
+    wanted,
+)
 from kuvasz.model import LONG, LakeType, TableType
 from kuvasz.modes import defaults
 
@@ -248,6 +257,9 @@ class _Planning:
         moved = self._fields.moved_key()
         has_other_key = (was_keyed or self._target.type in _FOUND_BY_KEY) and self._take_key()
         refuse_alike(self._fields.all(), self._place)
+        came = [field.name for field in self._fields.added.values()]
+        beside = [field.name for field in self._fields.all()]
+        refuse_unread([*came, *self._fields.renamed().values()], beside, self._place)
         if self._fields.added and (self._others.have_rows or self._others.fields):
             _refuse_many(len(self._fields.all()), self._target, self._place)
         return Evolution(
@@ -328,6 +340,7 @@ class _Planning:
             holder = self._fields.by_name(column.name)
             if holder is not None and holder.field_id not in moving:
                 self._fields.set_aside(holder)
+            self._fields.part_alike(column.name, _filled(self._numbers, self._relation, self._others))
             self._fields.rename(field.field_id, column.name)
             self._told.append(f"{_rename_of(self._known, column)}: the lake's too")
 
@@ -411,6 +424,7 @@ class _Planning:
         return defaults.of_text(column.pg_type, self._wanted[column.name].type, column.missing)
 
     def _add(self, column: Column, default: Any = None) -> None:  # noqa: ANN401 (JSON)
+        self._fields.part_alike(column.name, _filled(self._numbers, self._relation, self._others))
         field = self._wanted[column.name]
         self._fields.added[column.attnum] = dataclasses.replace(field, required=False, initial_default=default)
         self._numbers.pop(column.attnum, None)
@@ -487,6 +501,11 @@ class _Planning:
         self._want_copy(_OTHER_KEY)
         self._fields.key = wanted_key
         return True
+
+
+def _filled(numbers: Mapping[int, int], relation: Relation, others: OtherSources) -> frozenset[int]:
+    """Return the ids of the fields that any source fills."""
+    return others.fields.union(numbers[one.attnum] for one in relation.columns if one.attnum in numbers)
 
 
 def _why(change: Change) -> str:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 #: Name of the column that says which source a row came from.
 SID = "sid"
 
+#: What Iceberg has of each row beside its columns (``MetadataColumns.isMetadataColumn``, which Spark goes by): case
+#: counts there.
+OF_ICEBERG = frozenset({
+    "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number",
+})  # fmt: skip
+
 _NO_IDENTIFIER = frozenset({LakeType.FLOAT, LakeType.DOUBLE, LakeType.LIST, LakeType.MAP})
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _KINDS = {kind.value for kind in LakeType} - {"list", "map", "decimal"}
@@ -217,6 +223,35 @@ def refuse_alike(fields: Iterable[Field], place: str) -> None:
         if field.name in parts:
             message = f"{place}: Iceberg takes the column {field.name} for a part of the column {parts[field.name]}"
             raise SchemaError(message, hint=f"leave it out with `exclude: ['{field.name}']`, or rename it with `set`")
+
+
+def refuse_unread(names: Iterable[str], beside: Iterable[str], place: str) -> None:
+    """Refuse new columns by whose names Spark does not read the table at all.
+
+    A table that has such already is let be: other engines read it.
+
+    Args:
+        names: The names of the columns that are new.
+        beside: The names of all columns that the table has then.
+        place: The source's table, for messages.
+
+    Raises:
+        SchemaError: There is one.
+    """
+    known: dict[str, list[str]] = {}
+    for name in beside:
+        known.setdefault(name.lower(), []).append(name)
+    for name in names:
+        hint = f"leave it out with `exclude: [{name}]`, or rename it with `set`"
+        if name in OF_ICEBERG:
+            message = f"{place}: Iceberg has something of its own by the name {name}, so Spark reads no such table"
+            raise SchemaError(message, hint=hint)
+        other = next((one for one in known.get(name.lower(), ()) if one != name), None)
+        if other is not None:
+            message = (
+                f"{place}: the columns {other} and {name} differ in case only, and Spark reads no table with both"
+            )
+            raise SchemaError(message, hint=hint)
 
 
 def _own(target: Target, relation: Relation, number: int) -> Iterator[Field]:

@@ -14,7 +14,7 @@ from kuvasz.lake.executors.expressions import Expressions
 from kuvasz.lake.files.object_folder import kept_index
 from kuvasz.lake.format import layout, source_positions, table_identity
 from kuvasz.lake.format.binding import Feeds
-from kuvasz.lake.format.schema import SID, bounded, wanted
+from kuvasz.lake.format.schema import SID, bounded, refuse_unread, wanted
 from kuvasz.lake.format.schema_steps import AddField
 from kuvasz.lake.iceberg.remake import remake
 from kuvasz.lake.jvm.jvm_errors import gone
@@ -219,6 +219,8 @@ class Tables:
 
     def _create(self, target: Target, relation: Relation) -> IcebergTable:
         fields = wanted(target, relation)
+        named = [field.name for field in fields]
+        refuse_unread(named, named, place_of(table=relation.table))
         asked = layout.wanted(target, fields)
         key = relation.key
         properties = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,13 @@ class IcebergLayout:
         found = layout.parse(spec, order, self._schema.read(), self._handle.name)
         self._last = found, now_s
         return found
+
+    def partition_names(self) -> frozenset[tuple[str, int]]:
+        """Return the name of each partition field there ever was, and the id of the column that it divides by."""
+        with self._handle.asking():
+            to_json, specs = self._handle.classes.spec_json, self._handle.java.specs().values()
+            parts = [part for spec in specs for part in json.loads(str(to_json(spec)))["fields"]]
+        return frozenset((part["name"], part["source-id"]) for part in parts)
 
     def replace(self, now: Layout, wanted: Layout) -> None:
         """Give files to come other partitions or another order; what is there stays as it is.

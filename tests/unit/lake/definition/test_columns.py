@@ -83,6 +83,16 @@ def test_it_may_have_a_column_of_that_name_already(world: World) -> None:
         world.evolve(is_soft=True)
 
 
+def test_a_column_by_a_name_of_the_partitions_is_refused_before_anything_is_done(world: World) -> None:
+    world.iceberg.partitions = frozenset({("at_day", 1)})
+    world.iceberg.commits.clear()
+    world.source.add("at_day")
+    with pytest.raises(SchemaError, match=r"^source eu, table public\.items: shop\.items is or was partitioned by"):
+        world.evolve(is_streaming=True)
+    assert not world.iceberg.commits
+    assert world.evolve(exclude=frozenset({"at_day"})) == ()
+
+
 def test_what_is_the_same_costs_no_commit(world: World) -> None:
     world.iceberg.commits.clear()
     assert world.evolve() == ()

@@ -12,6 +12,7 @@ from kuvasz.errors import SchemaError
 from kuvasz.lake.format import layout
 from kuvasz.lake.format.layout import Ordering
 from kuvasz.lake.format.schema import LakeSchema
+from kuvasz.lake.format.schema_steps import AddField, RelaxFields, RenameField, Step
 from tests.support.changes import target
 from tests.support.layouts import FIELDS, term, wanted
 
@@ -55,6 +56,37 @@ def test_what_does_not_fit_is_refused_with_its_place(option: str, text: str, tol
 def test_two_that_divide_the_same_are_refused(twice: tuple[str, str]) -> None:
     with pytest.raises(SchemaError, match="divides the same column already"):
         wanted(*twice)
+
+
+TAKEN = frozenset({("at_day", FIELDS[2].field_id), ("s", FIELDS[4].field_id)})
+NEW = dataclasses.replace(FIELDS[0], field_id=1)
+
+
+@pytest.mark.parametrize(
+    ("steps", "name"),
+    [
+        ([AddField(dataclasses.replace(NEW, name="at_day"))], "at_day"),
+        ([RenameField("n", "at_day")], "at_day"),
+        # Another type: the earlier field is put aside, and another one gets its name.
+        ([RenameField("s", "s__old"), AddField(dataclasses.replace(NEW, name="s"))], "s"),
+        ([RenameField("s", "z"), RenameField("n", "s")], "s"),
+    ],
+)
+def test_no_column_gets_the_name_of_a_partition_field(steps: list[Step], name: str) -> None:
+    with pytest.raises(SchemaError, match=f"partitioned by what Iceberg calls {name}, so no column can be") as caught:
+        layout.refuse_taken(steps, FIELDS, TAKEN, "source eu, table items", "shop.items")
+    assert f"`exclude: [{name}]`" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [AddField(dataclasses.replace(NEW, name="At_Day")), RenameField("s", "z"), RenameField("z", "s")],
+        [RelaxFields(("n",)), RenameField("s", "s__old")],
+    ],
+)
+def test_what_a_partition_field_divides_by_may_have_its_name(steps: list[Step]) -> None:
+    layout.refuse_taken(steps, FIELDS, TAKEN, "source eu, table items", "shop.items")
 
 
 def test_a_map_that_names_columns_as_they_were_called_before_means_the_same_ones() -> None:

@@ -138,6 +138,49 @@ def test_names_after_a_change(make: Callable[[SourceTable], object], names: list
     assert (again.steps, again.told, again.why_copy) == ((), (), "")
 
 
+@pytest.mark.parametrize("make", [lambda t: t.add("_deleted"), lambda t: t.alter(2, name="_pos")])
+def test_a_name_by_which_spark_does_not_read_the_table_is_refused(make: Callable[[SourceTable], object]) -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    make(table)
+    with pytest.raises(SchemaError, match=r"^place: Iceberg has something of its own by the name _"):
+        lake.follow(table)
+
+
+@pytest.mark.parametrize("make", [lambda t: t.add("Name"), lambda t: t.alter(2, name="NAME")])
+def test_so_is_one_that_differs_from_another_in_case_only(make: Callable[[SourceTable], object]) -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    make(table)
+    with pytest.raises(SchemaError, match=r"^place: the columns name and N\w+ differ in case only"):
+        lake.follow(table)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda t: t.alter(3, name="Name"), ["id", "n", "Name"]),
+        (lambda t: (t.drop(3), t.add("Name")), ["id", "n", "name__old", "Name"]),
+        (lambda t: (t.drop(3), t.alter(2, name="NAME")), ["id", "NAME", "name__old"]),
+        (lambda t: (t.alter(3, name="x"), t.alter(2, name="NAME")), ["id", "NAME", "x"]),
+    ],
+)
+def test_one_that_is_gone_is_put_aside_for_it(make: Callable[[SourceTable], object], names: list[str]) -> None:
+    table = SourceTable()
+    lake = LakeTable(table)
+    make(table)
+    lake.follow(table)
+    assert lake.names == names
+
+
+def test_a_table_that_has_such_a_column_goes_on() -> None:
+    table = SourceTable(("id", INT), ("_deleted", INT))
+    lake = LakeTable(table)
+    table.add("more")
+    assert lake.follow(table).told
+    assert lake.names == ["id", "_deleted", "more"]
+
+
 def test_a_field_that_someone_else_renamed_is_told_from_one_that_a_source_did() -> None:
     table, other = SourceTable(), SourceTable()
     lake = LakeTable(table)

@@ -90,6 +90,20 @@ def test_a_column_that_iceberg_takes_for_a_part_of_another_is_refused(list_of: P
     assert schema.wanted(dataclasses.replace(target(), exclude=frozenset({other})), clash)
 
 
+def test_a_column_by_whose_name_spark_does_not_read_the_table_is_refused() -> None:
+    schema.refuse_unread(["id", "_DELETED", "deleted"], ["id", "_DELETED", "deleted"], "table items")
+    schema.refuse_unread(["id"], ["id", "_deleted", "_DELETED"], "a table that has them already")
+    with pytest.raises(SchemaError, match=r"^table items: Iceberg has something of its own by the name _d") as caught:
+        schema.refuse_unread(["id", "_deleted"], ["id", "_deleted"], "table items")
+    assert "`exclude: [_deleted]`" in str(caught.value.hint)
+
+
+def test_columns_that_differ_in_case_only_are_refused() -> None:
+    with pytest.raises(SchemaError, match=r"^table items: the columns name and Name differ in case only") as caught:
+        schema.refuse_unread(["Name"], ["id", "name", "Name"], "table items")
+    assert "`exclude: [Name]`" in str(caught.value.hint)
+
+
 def test_a_type_of_someone_else_is_refused() -> None:
     other = {"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "t", "required": False, "type": "time"}]}
     with pytest.raises(SchemaError, match="column t of the lake table has type time, which kuvasz does not write"):
