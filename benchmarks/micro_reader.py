@@ -44,9 +44,10 @@ class Discard:
     def __init__(self, progress: Progress, budget: Budget, worker: int) -> None:
         self.progress, self.budget, self.worker = progress, budget, worker
 
-    def put(self, delivery: Delivery) -> None:
-        self.progress.durable(delivery.source, self.worker, delivery.through, delivery.epoch)
-        self.budget.remove({delivery.source: delivery.bytes})
+    def put(self, *deliveries: Delivery) -> None:
+        for delivery in deliveries:
+            self.progress.durable(delivery.source, self.worker, delivery.through, delivery.epoch)
+            self.budget.remove({delivery.source: delivery.bytes})
 
 
 def fill(connection: psycopg.Connection, rows: int, tables: int, transaction: int) -> int:

@@ -31,6 +31,7 @@ from kuvasz.parking.logs import ParkingLogs
 from kuvasz.parking.store import logs_of
 from kuvasz.ports import Failure, Lake
 from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.rest.rounds import Rounds
 from kuvasz.source.warmup import warm
 from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.budget import Budget
@@ -164,6 +165,7 @@ class App:
             budget=self.budget,
             states=self.states,
             reading=ReaderOptions(spill_bytes=pipeline.transaction_spill_bytes),
+            rounds=Rounds(self.progress, self.budget, self._workers.all),
             max_row_bytes=pipeline.max_row_bytes,
             copies=asyncio.Semaphore(max(1, (os.cpu_count() or 1) // 2)),
             state=state,

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Inbox(Protocol):
     """Where a reader leaves deliveries for one worker. Safe to call from any thread, never blocks."""
 
-    def put(self, delivery: Delivery) -> None:
-        """Take a delivery. Its bytes count against the memory budget until the worker has made it durable."""
+    def put(self, *deliveries: Delivery) -> None:
+        """Take deliveries. Their bytes count against the memory budget until the worker has made it durable."""
 
 
 class Routes(Protocol):

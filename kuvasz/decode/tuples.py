@@ -92,7 +92,7 @@ def operations_of(data: UInt8s, lengths: UInt32s, ends: Sequence[int]) -> tuple[
         ends: Per source: the number of messages up to its last one, ascending.
     """
     begins = np.cumsum(lengths, dtype=np.int64) - lengths
-    whose = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    whose = np.repeat(np.arange(len(ends)), np.diff(np.array(ends), prepend=0))
     counts = np.bincount(whose * 256 + data[begins], minlength=256 * len(ends)).reshape(-1, 256)
     return tuple(map(Operations._make, counts[:, [INSERT, UPDATE, DELETE]].tolist()))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,8 @@ from kuvasz.fold.keys import Sids
 from kuvasz.model import Int32s, TableName
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """One of the sources whose changes make up a chunk."""
+class Owner(NamedTuple):
+    """One of the sources whose changes make up a chunk; a tuple, for hundreds travel with each task of a fleet."""
 
     source: str
     table: TableName
@@ -32,7 +32,7 @@ class Owner:
 
 def attach(owners: Sequence[Owner], changes: RowChanges) -> RowChanges:
     """Return changes of which every row, old ones too, knows its owner."""
-    ends = [owner.end for owner in owners]
+    ends = np.array([owner.end for owner in owners])
     whose = np.repeat(np.arange(len(owners), dtype=np.int32), np.diff(ends, prepend=0))
     return dataclasses.replace(
         changes,

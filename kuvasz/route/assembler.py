@@ -14,6 +14,7 @@ deliveries of a stream, one after another, hold the same rows and transactions h
 from __future__ import annotations
 
 import bisect
+import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -31,6 +32,7 @@ from kuvasz.model import (
     ReplicaIdentity,
     Segment,
     TableName,
+    Transactions,
     Truncation,
     UInt8s,
     UInt32s,
@@ -42,6 +44,7 @@ from kuvasz.route.small_gulp import SmallGulp
 
 if TYPE_CHECKING:
     from kuvasz.ports import Routes
+    from kuvasz.route.many import FoundGulp
 
 TypeLookup: TypeAlias = Callable[[list[int]], dict[int, PgType]]
 Follow: TypeAlias = Callable[[Relation, int, int], Relation]
@@ -61,6 +64,8 @@ _MOST_TYPES = 10_000
 #: Counted against the memory budget for what a change holds besides its rows.
 _CHANGE_BYTES = 256
 _TRANSACTION_BYTES = 32
+
+_FIRST = operator.itemgetter(0)
 
 
 class Assembler:
@@ -224,18 +229,50 @@ class Assembler:
         self.dropped_rows += small.dropped_rows
         if not small.transactions:
             return []
-        self._marks[scan.LAST_END_LSN] = small.transactions[-1][1]
-        self.transactions += len(small.transactions)
-        self.commit_us = small.transactions[-1][2]
+        lanes = [
+            (number, b"".join(rows.rows), np.array(rows.lengths, np.uint32), rows.transactions(small.transactions))
+            for number, rows in small.lanes.items()
+        ]
+        _, end_lsn, commit_us, _ = small.transactions[-1]
+        return self._hand_on(lanes, len(small.transactions), end_lsn, commit_us)
+
+    def take(self, found: FoundGulp) -> list[tuple[int, Delivery]] | None:
+        """Take a gulp that was read together with those of others, as `feed` does, for a fourth of its time.
+
+        Returns:
+            What `feed` returns; None if nothing was done: it has to be fed.
+        """
+        is_open = not self._is_between() if found.transactions else bool(self._begun is not None or self._expected)
+        lanes = [self._lane_of.get(run.oid) for run in found.runs]
+        if is_open or None in lanes:
+            return None
+        self._is_reply_wanted |= found.is_reply_wanted
+        if found.received_lsn > self.received_lsn:
+            self._marks[scan.RECEIVED_LSN] = found.received_lsn
+        if not found.transactions:
+            return []
+        wanted = []
+        for number, (_, data, lengths, transactions) in zip(lanes, found.runs, strict=True):
+            if number == scan.NO_LANE:
+                self.dropped_rows += len(lengths)
+            elif number is not None:
+                wanted.append((number, data, lengths, transactions))
+        return self._hand_on(wanted, found.transactions, found.end_lsn, found.commit_us)
+
+    def _hand_on(
+        self, lanes: list[tuple[int, bytes, UInt32s, Transactions]], transactions: int, end_lsn: int, commit_us: int
+    ) -> list[tuple[int, Delivery]]:
+        """Return the deliveries of whole transactions, by the numbers of their rows' lanes."""
+        self._marks[scan.LAST_END_LSN] = end_lsn
+        self.transactions += transactions
+        self.commit_us = commit_us
         changes: dict[int, list[Change]] = {}
-        for number in sorted(small.lanes):
-            lane, rows = self._lanes[number], small.lanes[number]
+        lanes.sort(key=_FIRST)
+        for number, data, lengths, runs in lanes:
+            lane = self._lanes[number]
             changes.setdefault(lane.worker, []).append(
-                Segment(
-                    source=self._source, relation=lane.relation, data=b"".join(rows.rows),
-                    lengths=np.array(rows.lengths, np.uint32), transactions=rows.transactions(small.transactions),
-                )
-            )  # fmt: skip
+                Segment(source=self._source, relation=lane.relation, data=data, lengths=lengths, transactions=runs)
+            )
         return [(worker, self._delivery(changes[worker], is_open=False)) for worker in sorted(changes)]
 
     def hear(self, keepalives: bytes) -> bool:

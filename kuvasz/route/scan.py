@@ -244,7 +244,8 @@ def _find(oids: UInt32s, lanes: Int32s, oid: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _uint(data: UInt8s, start: int, size: int) -> np.uint64:
+def uint(data: UInt8s, start: int, size: int) -> np.uint64:
+    """Return the number in so many bytes."""
     value = np.uint64(0)
     for index in range(size):
         value = (value << np.uint64(8)) | np.uint64(data[start + index])
@@ -293,7 +294,7 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 break
             if gulp[start + KEEPALIVE_REPLY] == 1:
                 reply = 1
-            heard = _uint(gulp, start + KEEPALIVE_LSN, 8)
+            heard = uint(gulp, start + KEEPALIVE_LSN, 8)
             if heard > np.uint64(LAST_LSN):
                 code = _LSN_TOO_LATE
                 break
@@ -316,7 +317,7 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 if inside == 0:
                     code = _ROW_OUTSIDE
                     break
-                oid = np.int64(_uint(gulp, body + _ROW_OID, 4))
+                oid = np.int64(uint(gulp, body + _ROW_OID, 4))
                 if oid != last_oid:
                     last_oid = oid
                     last_lane = np.int64(_find(table_oids, table_lanes, oid))  # type: ignore[arg-type]
@@ -341,17 +342,17 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 if inside == 1:
                     code = _BEGIN_INSIDE
                     break
-                if _uint(gulp, body + _BEGIN_LSN, 8) >= np.uint64(LAST_LSN):
+                if uint(gulp, body + _BEGIN_LSN, 8) >= np.uint64(LAST_LSN):
                     code = _LSN_TOO_LATE
                     break
                 transaction += 1
                 inside = 1
                 open_row = row
-                commit_lsn[transaction] = _uint(gulp, body + _BEGIN_LSN, 8)
+                commit_lsn[transaction] = uint(gulp, body + _BEGIN_LSN, 8)
                 end_lsn[transaction] = commit_lsn[transaction] + np.uint64(1)
-                us = np.int64(_uint(gulp, body + _BEGIN_TIME, 8))
+                us = np.int64(uint(gulp, body + _BEGIN_TIME, 8))
                 commit_us[transaction] = min(max(us, np.int64(FIRST_COMMIT_US)), np.int64(LAST_COMMIT_US))
-                xid[transaction] = _uint(gulp, body + _BEGIN_XID, 4)
+                xid[transaction] = uint(gulp, body + _BEGIN_XID, 4)
             elif tag == COMMIT:
                 if body_size != COMMIT_BYTES:
                     code = _TRUNCATED
@@ -359,8 +360,8 @@ def classify(  # noqa: C901, PLR0912, PLR0915 - one loop over bytes: splitting i
                 if inside == 0:
                     code = _COMMIT_OUTSIDE
                     break
-                end = _uint(gulp, body + _COMMIT_END, 8)
-                if _uint(gulp, body + _COMMIT_LSN, 8) != commit_lsn[transaction] or end <= commit_lsn[transaction]:
+                end = uint(gulp, body + _COMMIT_END, 8)
+                if uint(gulp, body + _COMMIT_LSN, 8) != commit_lsn[transaction] or end <= commit_lsn[transaction]:
                     code = _COMMIT_DIFFERS
                     break
                 if end > np.uint64(LAST_LSN):

@@ -11,8 +11,9 @@ import numpy as np
 from psycopg.pq import PGconn
 
 from kuvasz.model import PgType, Relation
-from kuvasz.route import scan
+from kuvasz.route import many, scan
 from kuvasz.route.assembler import Assembler
+from kuvasz.source.drain import together
 from kuvasz.source.drain.best import best_drain
 from kuvasz.source.drain.kernel import KernelDrain
 
@@ -39,11 +40,13 @@ def warm() -> int:
     empty = best_drain(PGconn.connect_start(b"host=/nowhere"))
     if isinstance(empty, KernelDrain):  # the plain one has nothing to load, and says what libpq says of such a one
         empty.drain(1)
+        together.take([empty])
     assembler = Assembler("warm-up", _One(), _types, 1 << 20)
     payloads = [b"w" + bytes(24) + message for message in (_BEGIN, _RELATION, _INSERT, _COMMIT)]
     gulp, lengths = b"".join(payloads), np.array([len(payload) for payload in payloads], np.uint32)
     scan.has_relation(scan.frozen_view(gulp), lengths)
     assembler.feed(gulp, lengths)
+    many.read(scan.frozen_view(gulp), lengths, np.array([len(lengths)]))
     return assembler.rows
 
 

@@ -18,7 +18,7 @@ import collections
 import dataclasses
 import itertools
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kuvasz.config import names
 
@@ -115,6 +115,16 @@ class _Source:
     def lane(self, worker: int) -> _WorkerShare:
         return self.lanes.setdefault(worker, _WorkerShare())
 
+    def give(self, worker: int, through: int) -> None:
+        """Note that a worker was given what ends at an LSN."""
+        lane = self.lane(worker)
+        self.routed = max(self.routed, through)
+        if through > lane.routed:
+            # Only a caller that did not say `restarted` can route what was received: then nothing is assumed.
+            floor = max(self.received, lane.routed) if through > self.received else self.confirmable
+            lane.undurable.append(_Undurable(floor=floor, through=through))
+            lane.routed = through
+
     def advance(self) -> None:
         """Move `confirmable` to where it may stand now."""
         if not self.holds:
@@ -147,14 +157,23 @@ class Progress:
         An open part of a transaction may be registered with the end of what precedes it.
         """
         with self._lock:
-            entry = self._sources[source]
-            lane = entry.lane(worker)
-            entry.routed = max(entry.routed, through)
-            if through > lane.routed:
-                # Only a caller that did not say `restarted` can route what was received: then nothing is assumed.
-                floor = max(entry.received, lane.routed) if through > entry.received else entry.confirmable
-                lane.undurable.append(_Undurable(floor=floor, through=through))
-                lane.routed = through
+            self._sources[source].give(worker, through)
+
+    def heard(self, routed: Iterable[tuple[str, int, int]], received: Iterable[tuple[str, int]]) -> None:
+        """Note what `routed` and then `received` are told, of many sources at once.
+
+        Args:
+            routed: Source, worker, and where a delivery ends.
+            received: Source, and the LSN.
+        """
+        with self._lock:
+            for source, worker, through in routed:
+                self._sources[source].give(worker, through)
+            for source, lsn in received:
+                entry = self._sources[source]
+                if lsn > entry.received:
+                    entry.received = lsn
+                    entry.advance()
 
     def restarted(self, source: str, epoch: int) -> None:
         """Note that the source's stream is read again from the confirmable LSN on, over connection `epoch`."""

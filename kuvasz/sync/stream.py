@@ -143,7 +143,13 @@ class Stream:
                 staged=shared.staged,
                 is_own_alone=self._context.source.origin is Origin.NONE,
             ),
-            Downstream(routes=shared.routes, inboxes=shared.inboxes, progress=shared.progress, budget=shared.budget),
+            Downstream(
+                routes=shared.routes,
+                inboxes=shared.inboxes,
+                progress=shared.progress,
+                budget=shared.budget,
+                rounds=shared.rounds,
+            ),
             types,
             start=StreamStart(
                 record=self._record,

@@ -40,18 +40,21 @@ class Backlog:
         self._held: list[Delivery] = []  #: what has come of them since
         self._is_asked = False  #: a mini-transaction is to begin at once, whatever waits
 
-    def put(self, delivery: Delivery) -> None:
-        """Take a delivery."""
+    def put(self, *deliveries: Delivery) -> None:
+        """Take deliveries."""
         with self._changed:
-            if delivery.source in self._behind_cut:
-                self._held.append(delivery)
+            taken = [one for one in deliveries if one.source not in self._behind_cut]
+            if len(taken) < len(deliveries):
+                self._held += [one for one in deliveries if one.source in self._behind_cut]
+            if not taken:
                 return
             self._last = time.monotonic()
             if not self._waiting:
                 self._since = self._last
-            self._waiting.append(delivery)
-            self._bytes += delivery.bytes
-            self._note(delivery)
+            self._waiting += taken
+            for delivery in taken:
+                self._bytes += delivery.bytes
+                self._note(delivery)
             self._changed.notify_all()
 
     def cut(self, sources: Collection[str]) -> None:
@@ -88,8 +91,7 @@ class Backlog:
         """Take what came behind the cut."""
         with self._changed:
             self._behind_cut, held, self._held = frozenset(), self._held, []
-            for delivery in held:
-                self.put(delivery)
+            self.put(*held)
 
     def lacks(self, sources: Collection[str]) -> bool:
         """Whether nothing waits of some sources but what came behind the cut."""

@@ -204,7 +204,7 @@ class Gatherer:
                 floor = batch.parked_through(target, name)
                 left = parts.newer(within, floor - 1) if floor else within
                 if left is not None:
-                    if open_lsn := parts.open_lsn(left):
+                    if delivery.is_open and (open_lsn := parts.open_lsn(left)):
                         self._open.setdefault(source, {})[target, name] = open_lsn
                     taken_as = left if name == source else dataclasses.replace(left, source=name)
                     batch.changes.setdefault(target, []).append(taken_as)

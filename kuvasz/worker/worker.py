@@ -99,9 +99,9 @@ class Worker:
             thread.join(max(0.0, end - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def put(self, delivery: Delivery) -> None:
+    def put(self, *deliveries: Delivery) -> None:
         """See `kuvasz.ports.Inbox`."""
-        self._backlog.put(delivery)
+        self._backlog.put(*deliveries)
 
     def cut(self, sources: Collection[str]) -> None:
         """Let mini-transactions end at what was put of some sources by now, until `go_on`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import random
 import re
@@ -29,6 +30,7 @@ from kuvasz.source.reading.ends import Downstream, StreamWatch, Upstream
 from kuvasz.source.reading.facts import ReaderState
 from kuvasz.source.reading.options import ReaderOptions
 from kuvasz.source.reading.reader import Reader
+from kuvasz.source.reading.rest.rounds import Rounds
 from kuvasz.state.budget import Budget
 from kuvasz.state.progress import Progress
 from tests.support.postgres import Database, Server, create_database, drop_database
@@ -78,9 +80,9 @@ class Worker:
         self.waiting: list[Delivery] = []
         self.is_patient = False
 
-    def put(self, delivery: Delivery) -> None:
-        self.deliveries.append(delivery)
-        self.waiting.append(delivery)
+    def put(self, *deliveries: Delivery) -> None:
+        self.deliveries += deliveries
+        self.waiting += deliveries
         if not self.is_patient:
             self.make_durable()
 
@@ -124,11 +126,11 @@ class House:
         self.routes = ByName()
         self.options = QUICK
         self.system_id: str | None = None
+        self.is_among_many = False  #: many sources share their looks
 
     def reader(self, slot: str = "s", publication: str = "p") -> Reader:
-        return Reader(
-            self.upstream(slot=slot, publication=publication), self.downstream(), types, options=self.options
-        )
+        options = dataclasses.replace(self.options, rest_s=0.05) if self.is_among_many else self.options
+        return Reader(self.upstream(slot=slot, publication=publication), self.downstream(), types, options=options)
 
     def upstream(self, conninfo: str = "", *, slot: str = "s", publication: str = "p") -> Upstream:
         conninfo = conninfo or replication_conninfo(self.database.url)
@@ -137,7 +139,13 @@ class House:
         )
 
     def downstream(self) -> Downstream:
-        return Downstream(routes=self.routes, inboxes=self.workers, progress=self.progress, budget=self.budget)
+        return Downstream(
+            routes=self.routes,
+            inboxes=self.workers,
+            progress=self.progress,
+            budget=self.budget,
+            rounds=Rounds(self.progress, self.budget, self.workers) if self.is_among_many else None,
+        )
 
     def confirmed(self) -> int:
         return int(self.database.execute(CONFIRMED, ("s",))[0][0])
@@ -159,8 +167,14 @@ def prepare(database: Database) -> House:
 
 
 @pytest.fixture
-def house(database: Database) -> House:
-    return prepare(database)
+def house(database: Database, request: pytest.FixtureRequest) -> House:
+    house = prepare(database)
+    house.is_among_many = getattr(request, "param", False)
+    return house
+
+
+#: Whether the source is looked at together with others.
+ALONE_AND_AMONG_MANY = pytest.mark.parametrize("house", [False, True], indirect=True, ids=["alone", "among-many"])
 
 
 @contextlib.asynccontextmanager
@@ -183,6 +197,7 @@ async def in_thread(function: Callable[..., object], *arguments: object) -> obje
     return await asyncio.to_thread(function, *arguments)
 
 
+@ALONE_AND_AMONG_MANY
 @on_loop
 async def test_rows_arrive_whole_and_in_order(house: House):
     expected: list[int] = []
@@ -219,6 +234,7 @@ async def test_rows_arrive_whole_and_in_order(house: House):
             assert int(change.transactions.end_lsn[-1]) <= delivery.through
 
 
+@ALONE_AND_AMONG_MANY
 @on_loop
 async def test_nothing_undurable_is_confirmed(house: House):
     house.workers = [Worker(house, 0), Worker(house, 1)]
@@ -253,6 +269,7 @@ async def test_the_last_status_update_confirms_what_is_durable(house: House):
     assert house.confirmed() >= house.workers[0].deliveries[-1].through
 
 
+@ALONE_AND_AMONG_MANY
 @on_loop
 async def test_quiesce_stops_reading_but_goes_on_confirming(house: House):
     house.workers[0].is_patient = True
@@ -284,6 +301,7 @@ async def test_an_idle_source_follows_another_databases_writes(house: House, pos
         drop_database(other)
 
 
+@ALONE_AND_AMONG_MANY
 @on_loop
 async def test_back_pressure_pauses_and_resumes(house: House):
     house.budget = Budget(200_000)
@@ -352,6 +370,7 @@ async def test_an_open_transaction_begins_again_after_a_reconnect(house: House):
     assert house.workers[0].values() == list(range(1, 20001))
 
 
+@ALONE_AND_AMONG_MANY
 @on_loop
 async def test_a_killed_walsender_is_replaced(house: House):
     reader = house.reader()

@@ -45,6 +45,10 @@ _ROW_END = 3
 _NO_LIMIT = 1 << 60
 
 
+#: Where a source is of which nothing is known.
+_NOWHERE = SourcePosition(lsn=0)
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Chunk:
     """Row messages of one relation version of one source."""
@@ -157,11 +161,17 @@ def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, SourcePosi
         known: The positions before.
     """
     positions = {}
-    for source in cut.positions.keys() | (through.keys() & known.keys()):
-        before = known.get(source, SourcePosition(lsn=0))
-        last = cut.positions.get(source, before)
-        lsn = max(before.lsn, last.lsn, through.get(source, 0))
-        positions[source] = dataclasses.replace(last, lsn=lsn, system_id=before.system_id, history=before.history)
+    for source, last in cut.positions.items():  # without `replace`, which takes three times as long
+        before = known.get(source, _NOWHERE)
+        positions[source] = SourcePosition(
+            lsn=max(before.lsn, last.lsn, through.get(source, 0)), commit_lsn=last.commit_lsn, rows=last.rows,
+            xid=last.xid, commit_us=last.commit_us, system_id=before.system_id, history=before.history,
+        )  # fmt: skip
+    for source in through.keys() & known.keys():
+        if source not in positions:
+            before = known[source]
+            is_there = through[source] <= before.lsn
+            positions[source] = before if is_there else dataclasses.replace(before, lsn=through[source])
     return positions
 
 
@@ -455,6 +465,11 @@ class _LastTransactions(NamedTuple):
     @staticmethod
     def of(runs: Transactions) -> _LastTransactions:
         """Return those of a segment."""
+        if len(runs.row_end) == 1:  # without views: half of the time
+            return _LastTransactions(
+                [runs.commit_lsn.item()], [runs.end_lsn.item()], [runs.commit_us.item()], [runs.xid.item()],
+                [runs.row_end.item()],
+            )  # fmt: skip
         return _LastTransactions(
             runs.commit_lsn[-3:].tolist(), runs.end_lsn[-3:].tolist(), runs.commit_us[-3:].tolist(),
             runs.xid[-3:].tolist(), runs.row_end[-3:].tolist(),

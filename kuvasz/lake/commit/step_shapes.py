@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kuvasz.lake.commit.chunks import Chunk
     from kuvasz.lake.format.binding import Feeds
     from kuvasz.lake.table.table import LakeTable
-    from kuvasz.model import Truncation
+    from kuvasz.model import TableName, Truncation
     from kuvasz.modes.shape import Shape
     from kuvasz.ports import Feed
 
@@ -52,8 +52,9 @@ class StepShapes:
         """Return the shape of a step, and whose its rows are if they are of several sources."""
         if not isinstance(step, Bundle):
             return self.shape(step), ()
+        tables: dict[TableName, TableName] = {}  # of equal names each travels once
         owners = tuple(
-            Owner(source=chunk.source, table=chunk.relation.table, sid=self._feed(chunk).sid, end=end)
+            Owner(chunk.source, tables.setdefault(table := chunk.relation.table, table), self._feed(chunk).sid, end)
             for chunk, end in zip(step.chunks, step.ends, strict=True)
         )
         return self._table.columns.shapes.alike(self.shape(step.chunks[0])), owners

@@ -23,7 +23,7 @@ from kuvasz.source.drain import arenas
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
-    from kuvasz.model import UInt8s, UInt32s
+    from kuvasz.model import Int64s, UInt8s, UInt32s
     from kuvasz.source.drain.arenas import Arena, Arenas
 
 # Seen by kernels without its first parameter, which no type checker knows.
@@ -33,7 +33,8 @@ _intrinsic: Any = intrinsic
 _NO_PAYLOADS: UInt8s = np.empty(0, np.uint8)
 _NO_LENGTHS: UInt32s = np.empty(0, np.uint32)
 
-_EMPTY, _LIMIT, _GROW, _ENDED, _LOST = range(5)
+#: Why `drain_one` stopped.
+EMPTY, _LIMIT, _GROW, _ENDED, _LOST = range(5)
 
 
 class KernelDrain:
@@ -47,7 +48,7 @@ class KernelDrain:
 
     def __init__(self, pgconn: PGconn, functions: tuple[int, int, int], spare: Arenas = arenas.SHARED) -> None:
         self._pgconn = pgconn
-        self._functions = functions
+        self.functions = functions
         self._spare = spare
         self._arena: Arena | None = None
         self._pending = np.zeros(2, np.int64)  # address and size of a payload taken from libpq, not yet copied
@@ -61,6 +62,28 @@ class KernelDrain:
         """Bytes gathered."""
         return self._bytes
 
+    @property
+    def shared(self) -> KernelDrain:
+        """See `Drain`."""
+        return self
+
+    @property
+    def pointer(self) -> int:
+        """See `SharedDrain`."""
+        return self._pgconn.pgconn_ptr or 0  # type: ignore[attr-defined] # not in psycopg's protocol class
+
+    def hold(self, payloads: UInt8s, lengths: UInt32s, pending: Int64s) -> None:
+        """See `SharedDrain`."""
+        self._pending[:] = pending
+        if not len(lengths):
+            return
+        self._arena = self._spare.take()
+        if len(payloads) > len(self._arena.payloads):
+            self._arena.grow(len(payloads), 0)
+        self._bytes, self._count = len(payloads), len(lengths)
+        self._arena.payloads[: self._bytes] = payloads
+        self._arena.lengths[: self._count] = lengths
+
     def drain(self, limit: int) -> int:
         """Take what has arrived, see `Drain`."""
         before = self._bytes
@@ -68,12 +91,12 @@ class KernelDrain:
             self._arena = self._spare.take()
         arena = self._arena
         while True:
-            pointer = self._pgconn.pgconn_ptr  # type: ignore[attr-defined] # not in psycopg's protocol class
-            if pointer is None:
+            pointer = self.pointer
+            if not pointer:
                 self.is_lost = True
                 break
-            self._bytes, self._count, code = _drain(
-                *self._functions,
+            self._bytes, self._count, code = drain_one(
+                *self.functions,
                 pointer,
                 self._pending,
                 arena.payloads,
@@ -167,7 +190,7 @@ def _copy_and_free(_context: Any, function: Any, target: Any, origin: Any, size:
 
 
 @numba.njit(cache=True, nogil=True)
-def _drain(  # noqa: PLR0913 - flat arguments are what a kernel is called fastest with
+def drain_one(  # noqa: PLR0913 - flat arguments are what a kernel is called fastest with
     get: int,
     free: int,
     consume: int,
@@ -198,7 +221,7 @@ def _drain(  # noqa: PLR0913 - flat arguments are what a kernel is called fastes
         elif size < 0:
             return used, count, _ENDED
         elif was_empty:
-            return used, count, _EMPTY
+            return used, count, EMPTY
         elif _consume_input(consume, pgconn) != 1:
             return used, count, _LOST
         else:
@@ -206,4 +229,4 @@ def _drain(  # noqa: PLR0913 - flat arguments are what a kernel is called fastes
     return used, count, _LIMIT
 
 
-__all__ = ["KernelDrain", "libpq_functions"]
+__all__ = ["EMPTY", "KernelDrain", "drain_one", "libpq_functions"]

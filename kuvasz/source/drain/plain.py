@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
-    from kuvasz.model import UInt8s, UInt32s
+    from kuvasz.model import Int64s, UInt8s, UInt32s
 
 #: Most messages in a gulp: bounds the lengths kept and what a gulp of tiny messages costs to route.
 MAX_MESSAGES: Final = 65536
@@ -29,6 +29,10 @@ class Drain(Protocol):
     def bytes(self) -> int:
         """Bytes gathered."""
 
+    @property
+    def shared(self) -> SharedDrain | None:
+        """What takes messages of many connections at once (`kuvasz.source.drain.together`), if it can."""
+
     def drain(self, limit: int) -> int:
         """Take what has arrived until nothing is left or `limit` bytes are gathered; return the bytes taken."""
 
@@ -40,6 +44,25 @@ class Drain(Protocol):
 
     def clear(self) -> None:
         """Start a new gulp."""
+
+
+class SharedDrain(Protocol):
+    """Takes messages from a connection by itself, or together with others: see `kuvasz.source.drain.together`."""
+
+    functions: tuple[int, int, int]  #: addresses of PQgetCopyData, PQfreemem and PQconsumeInput
+
+    @property
+    def pointer(self) -> int:
+        """The address of libpq's connection; 0 if it is closed."""
+
+    def hold(self, payloads: UInt8s, lengths: UInt32s, pending: Int64s) -> None:
+        """Begin a gulp with what was taken of the connection together with others.
+
+        Args:
+            payloads: The messages.
+            lengths: Bytes of each.
+            pending: Address and size of one more that is taken from libpq, and not copied yet.
+        """
 
 
 class PlainDrain:
@@ -56,6 +79,11 @@ class PlainDrain:
     def bytes(self) -> int:
         """Bytes gathered."""
         return len(self._gulp)
+
+    @property
+    def shared(self) -> None:
+        """See `Drain`."""
+        return
 
     def drain(self, limit: int) -> int:
         """Take what has arrived, see `Drain`."""
@@ -87,4 +115,4 @@ class PlainDrain:
         self._lengths.clear()
 
 
-__all__ = ["MAX_MESSAGES", "Drain", "PlainDrain"]
+__all__ = ["MAX_MESSAGES", "Drain", "PlainDrain", "SharedDrain"]

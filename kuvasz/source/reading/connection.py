@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kuvasz.model import UInt8s, UInt32s
+    from kuvasz.source.drain.plain import SharedDrain
 
 _DEFAULT_TIMEOUT_S = 10.0
 _NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
@@ -213,11 +214,29 @@ class Connection:
             raise self._broken(error) from error
         if self._skipped is not None:
             raise self._skipped
-        if added == 0 and self._drain.is_ended:
+        if added == 0 and self._drain.bytes == 0 and self._drain.is_ended:
             raise self._ended()
-        if added == 0 and self._drain.is_lost:
+        if added == 0 and self._drain.bytes == 0 and self._drain.is_lost:
             raise self._broken(None)
         return added
+
+    @property
+    def shared_drain(self) -> SharedDrain | None:
+        """What takes messages, if that can be done together with those of other connections."""
+        return self._drain.shared
+
+    def took(self, added: int) -> None:
+        """Take note of bytes that were taken together with those of other connections.
+
+        Raises:
+            SourceError, SlotLost: As of `drain`; what was taken counts for nothing.
+        """
+        try:
+            self._others.came(added)
+        except psycopg.Error as error:
+            raise self._broken(error) from error
+        if self._skipped is not None:
+            raise self._skipped
 
     def gulp(self) -> tuple[UInt8s | bytearray, UInt32s]:
         """Return the payloads gathered and their lengths; valid until `clear`."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kuvasz.ports import Inbox, Routes
     from kuvasz.route.assembler import Follow, OnAstray, OnTruncate
     from kuvasz.route.row_limit import RowLimit
+    from kuvasz.source.reading.rest.rounds import Rounds
     from kuvasz.staging.staged_log import StagedLog
     from kuvasz.state.budget import Budget
     from kuvasz.state.ports import StoredRecord
@@ -46,6 +47,7 @@ class Downstream:
     inboxes: Sequence[Inbox]  #: one per worker
     progress: Progress  #: where deliveries are registered and what may be confirmed is read
     budget: Budget  #: bytes in flight; the reader adds each delivery's bytes, the worker removes them
+    rounds: Rounds | None = None  #: looks at sources that bring little, together; None: each by itself
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,8 @@ from kuvasz.source.reading.following import Following
 from kuvasz.source.reading.gulps import Gulps
 from kuvasz.source.reading.handshake import Handshake
 from kuvasz.source.reading.options import ReaderOptions
-from kuvasz.source.reading.pause import Pause
+from kuvasz.source.reading.rest.pause import Pause
+from kuvasz.source.reading.rest.seat import Seat
 from kuvasz.source.reading.staged_stream import StagedStream
 from kuvasz.source.reading.staging import Staging
 from kuvasz.source.reading.status_clock import StatusClock
@@ -82,6 +83,7 @@ class Reader:
         self._options = options = received if staged is None else received.unhurried
         self._progress = progress = downstream.progress
         self._budget = downstream.budget
+        self._rounds = downstream.rounds if options.rest_s else None
         self._wake = wake = WakeUp()
         self._assembler = assembler = Assembler(
             upstream.source,
@@ -273,6 +275,7 @@ class Reader:
 
     async def _stream(self, connection: Connection | StagedStream) -> None:
         pause, gulps, wake = Pause(self._options, is_local=connection.is_local), self._gulps, self._wake
+        seat = self._seat(connection)
         while not wake.is_leaving:
             if wake.is_quiescing or self._budget.is_full_for(self._upstream.source):
                 await self._hold_off()
@@ -282,7 +285,10 @@ class Reader:
                 gulps.hear(connection, added)
             if gulps.is_due(connection, added):
                 await gulps.route(connection)
-            if (pause_s := pause.after(added)) is None:
+            pause_s = pause.after(added)
+            if seat is not None and (pause_s is None or pause_s > self._options.longest_pause_s):
+                await self._attended(seat)
+            elif pause_s is None:
                 await self._readable(connection)
             elif pause_s > self._options.longest_pause_s:
                 await self._rest(pause_s)
@@ -290,6 +296,23 @@ class Reader:
                 await asyncio.sleep(pause_s)
         if wake.failure is not None:
             raise wake.failure
+
+    def _seat(self, connection: Connection | StagedStream) -> Seat | None:
+        """Return the seat of a connection among those that are looked at together; None: it cannot be."""
+        if self._rounds is None or isinstance(connection, StagedStream) or connection.shared_drain is None:
+            return None
+        drain = connection.shared_drain
+        source, assembler, gulps = self._upstream.source, self._assembler, self._gulps
+        return Seat(source, connection, drain, assembler, gulps, self.facts, self._clock, self._wake)
+
+    async def _attended(self, seat: Seat) -> None:
+        """Have the socket looked at together with others until it brings more than they do, or something changed."""
+        called = self._wake.called
+        called.clear()
+        if self._wake.is_leaving or self._wake.is_quiescing or self._rounds is None:
+            return
+        with self._rounds.attended(seat, self._options):
+            await called.wait()
 
     async def _readable(self, connection: Connection | StagedStream) -> None:
         """Wait until the socket has something to read, or something changed."""

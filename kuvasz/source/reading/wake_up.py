@@ -61,7 +61,7 @@ class WakeUp:
         self.is_stopping = False
         self.is_quiescing = False
         self.is_rewinding = False
-        self.failure: errors.SourceError | None = None  #: of the connection, found out beside the stream
+        self.failure: errors.KuvaszError | None = None  #: of the connection, found out beside the stream
         self._patience: asyncio.Timeout | None = None
 
     @property
@@ -86,7 +86,7 @@ class WakeUp:
         self.is_rewinding = True
         self.called.set()
 
-    def fail(self, error: errors.SourceError) -> None:
+    def fail(self, error: errors.KuvaszError) -> None:
         """Have the connection end with an error."""
         self.failure = error
         self.called.set()

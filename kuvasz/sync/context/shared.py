@@ -12,6 +12,7 @@ from kuvasz.config.model import CopyLimits, OnLakeRewound, PipelineConfig, WhenP
 from kuvasz.parking.logs import ParkingLogs
 from kuvasz.ports import Inbox, Lake
 from kuvasz.source.reading.options import ReaderOptions
+from kuvasz.source.reading.rest.rounds import Rounds
 from kuvasz.staging.staged_log import StagedLog
 from kuvasz.state.budget import Budget
 from kuvasz.state.ports import StateStore
@@ -46,6 +47,7 @@ class Shared:
     budget: Budget
     states: TableStates
     reading: ReaderOptions
+    rounds: Rounds | None = None  #: looks at sources that bring little, together; None: each by itself
     max_row_bytes: int  #: of one row message of the stream
     copies: asyncio.Semaphore  #: how many tables are copied at a time, of all sources
     #: the same of small ones (`kuvasz.ports.SMALL_COPY_BYTES`), which wait for servers and for each other's commits

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.route import scan
+from kuvasz.route import many, scan
 from kuvasz.source import warmup
-from kuvasz.source.drain import kernel
+from kuvasz.source.drain import kernel, together
 
 
 def test_a_stream_finds_its_kernels_loaded():
     assert warmup.warm() == 1
-    for one in (kernel._drain, scan.classify, scan.group, scan.gather):
+    for one in (kernel.drain_one, together._take, many._read, scan.classify, scan.group, scan.gather):
         assert one.signatures
 
 

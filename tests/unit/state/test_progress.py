@@ -185,14 +185,19 @@ class Invariant1(RuleBasedStateMachine):
         self.transactions.append((self.end, workers))
 
     @precondition(lambda self: self.sent < len(self.transactions))
-    @rule(count=st.integers(1, 4))
-    def read(self, count: int) -> None:
+    @rule(count=st.integers(1, 4), is_together=st.booleans())
+    def read(self, count: int, *, is_together: bool) -> None:
         batch = self.transactions[self.sent : self.sent + count]
         self.sent += len(batch)
         through = batch[-1][0]
-        for worker in sorted(frozenset().union(*(workers for _, workers in batch))):
-            self.progress.routed("a", worker, through)
+        workers = sorted(frozenset().union(*(workers for _, workers in batch)))
+        for worker in workers:
             self.routed[worker].append((through, self.epoch))
+        if is_together:
+            self.progress.heard([("a", worker, through) for worker in workers], [("a", through)])
+            return
+        for worker in workers:
+            self.progress.routed("a", worker, through)
         self.progress.received("a", through)
 
     @precondition(lambda self: self.sent == len(self.transactions))

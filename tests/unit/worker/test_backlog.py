@@ -33,6 +33,18 @@ def test_what_waits_comes_in_order_up_to_what_a_mini_transaction_takes() -> None
     assert backlog.pop() == []
 
 
+def test_deliveries_that_are_put_together_are_as_if_one_came_behind_the_other() -> None:
+    backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=100), threading.Condition(), _shop)
+    backlog.cut(["us"])
+    one, held, two = delivery(60), dataclasses.replace(delivery(5), source="us"), delivery(30)
+    backlog.put(one, held, two)
+    assert backlog.pop() == [one, two]
+    backlog.go_on()
+    assert backlog.pop() == [held]
+    backlog.put()
+    assert backlog.is_empty
+
+
 def test_a_delivery_of_any_size_is_taken() -> None:
     backlog = Backlog(FlushPolicy(interval_s=1.0, bytes=100), threading.Condition(), _shop)
     backlog.put(delivery(5000))

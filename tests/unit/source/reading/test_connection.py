@@ -283,6 +283,44 @@ def test_a_publication_that_is_skipped_ends_the_stream_before_its_rows(
         streaming(server, warned)
 
 
+def test_what_was_taken_with_that_of_others_counts_for_nothing_behind_a_publication_that_is_skipped() -> None:
+    server = Server()
+
+    def warned(found: Connection) -> None:
+        assert found.shared_drain is None, "this server is none of libpq's"
+        found.took(3)
+        server.notice_handler(result(pq.ExecStatus.NONFATAL_ERROR, "55000", 'publication "kuvasz_eu" does not exist'))
+        found.took(3)
+
+    with pytest.raises(SlotLost, match='eu: publication "kuvasz_eu" does not exist: '):
+        streaming(server, warned)
+
+
+def test_what_was_taken_with_that_of_others_ends_a_connection_that_has_too_much_beside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def flooded(found: Connection) -> None:
+        monkeypatch.setattr(found._others, "came", came)
+        found.took(3)
+
+    def came(_: int) -> None:
+        raise psycopg.OperationalError("too much")
+
+    with pytest.raises(SourceError, match="too much"):
+        streaming(Server(), flooded)
+
+
+def test_a_stream_that_has_ended_brings_what_it_holds_first() -> None:
+    server = Server()
+    server.arrived = [(3, b"row"), (-1, b"")]
+
+    def drained(found: Connection) -> list[int]:
+        server.arrived.insert(2, (-1, b""))
+        return [found.drain(100), found.drain(100)]
+
+    assert streaming(server, drained) == [3, 0]
+
+
 @pytest.mark.parametrize(("host", "is_local"), [(b"/run/postgresql", True), (b"@socket", True), (b"10.0.0.1", False)])
 def test_a_socket_of_this_machine_is_known(host: bytes, *, is_local: bool) -> None:
     server = Server()

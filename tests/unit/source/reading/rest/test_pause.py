@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from kuvasz.source.reading import pause as pause_module
 from kuvasz.source.reading.options import ReaderOptions
-from kuvasz.source.reading.pause import Pause
+from kuvasz.source.reading.rest import pause as pause_module
+from kuvasz.source.reading.rest.pause import Pause
 
 OPTIONS = ReaderOptions(longest_pause_s=0.02, look_bytes=1 << 20, local_look_bytes=32 << 10)
 
