@@ -21,7 +21,7 @@ Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 _EARLY_S = 0.001
 
 
-class Rounds:
+class ErrandClock:
     """Whose turn comes when, of what all sources look at now and then: one timer for all. Called on the loop."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Beside:
 
     __slots__ = ("_rounds", "_running", "_slot", "_tasks", "is_over")
 
-    def __init__(self, tasks: asyncio.TaskGroup, rounds: Rounds, slot: str) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, rounds: ErrandClock, slot: str) -> None:
         self._tasks = tasks
         self._rounds = rounds
         self._slot = slot
@@ -158,7 +158,7 @@ class _RoundErrand(Errand):
         beside: Beside,
         kind: str,
         work: Work,
-        rounds: Rounds,
+        rounds: ErrandClock,
         wait_s: Callable[[], float | None],
         is_due: Callable[[], bool],
     ) -> None:
@@ -192,4 +192,4 @@ async def _fail(error: Exception) -> None:
     raise error
 
 
-__all__ = ["Beside", "Errand", "Rounds"]
+__all__ = ["Beside", "Errand", "ErrandClock"]

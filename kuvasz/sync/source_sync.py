@@ -338,7 +338,7 @@ class SourceSync:
         self._streams_since = time.monotonic()
         parts.rejoin.begin(new)
         async with asyncio.TaskGroup() as tasks:
-            beside = Beside(tasks, self._context.shared.rounds, slot)
+            beside = Beside(tasks, self._context.shared.errands, slot)
             try:
                 parts.rejoin.attend(reader, start.system_id, beside)
                 parts.watches.begin(reader, start, beside)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from pyroaring import BitMap64
+from typing_extensions import override
 
 from kuvasz.config import names
 from kuvasz.config.model import Config
-from kuvasz.errors import ForeignChange, OutcomeUnknown, TableError, place_of
+from kuvasz.errors import ForeignChange, InternalError, OutcomeUnknown, TableError, place_of
 from kuvasz.fold.difference import Difference, find
 from kuvasz.index.kept import IndexPlace
 from kuvasz.lake.commit.history import HistoryWriter
@@ -37,12 +38,16 @@ from kuvasz.lake.table.commit_builder import CommitBuilder
 from kuvasz.lake.table.commit_yield import YIELD_PROPERTY
 from kuvasz.lake.table.notes import ANCHOR_PROPERTY, is_set_back
 from kuvasz.lake.table.readers import Readers
+from kuvasz.lake.table.recovery import EmptyReader
 from kuvasz.lake.table.table import LakeTable
 from kuvasz.model import Relation, TableType
 from kuvasz.ports import CopyRequest, Feed, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kuvasz.fold.keys import Keys
+    from kuvasz.lake.definition.definition import Definition
 
 
 class ReadOnlyLake:
@@ -96,7 +101,7 @@ class ReadOnlyLake:
         expressions = Expressions(self._session)
         place = IndexPlace(folder=self._folder / "index")
         if target.type is not TableType.HISTORY:
-            return LakeTable(found, target, self._properties, place, expressions)
+            return LakeTable(found, target, self._properties, place, expressions, RefusedReader)
         readers = Readers(self._jobs, self._properties)
         return LakeTable(found, target, self._properties, place, expressions, readers.of)
 
@@ -324,6 +329,26 @@ def _send(table: LakeTable, changeset: Changeset) -> None:
     except ForeignChange:
         table.definition.remove({file.path for file in sent.delete_files})
         raise
+
+
+class RefusedReader(EmptyReader):
+    """Refuses to read: the keys of all files are those of a table that another process writes.
+
+    Args:
+        definition: The table.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self._name = definition.name
+
+    @override
+    def keys(self, files: Sequence[tuple[int, str]]) -> Iterable[tuple[int, Keys]]:
+        """Refuse to read the keys of files.
+
+        Raises:
+            InternalError: Always.
+        """
+        raise InternalError(f"{place_of(table=self._name)}: keys are not read beside a running kuvasz ({files})")
 
 
 __all__ = ["ReadOnlyLake", "look", "mend"]

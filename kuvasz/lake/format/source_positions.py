@@ -90,7 +90,7 @@ def parse(properties: Mapping[str, str], table: str) -> dict[str, SourcePosition
     except ValueError as error:
         raise LakeError(
             f"{place_of(table=table)}: {PACKED} in the summary of a snapshot has no positions: {error}",
-            hint="roll the table forward to a newer snapshot, or copy its sources again: kuvasz resync",
+            hint="restore the summary, or ask for another moment",
         ) from error
     return {sys.intern(source): _parse(text, PREFIX + source, table) for source, text in texts.items()}
 

@@ -18,7 +18,7 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.ports import StateStore
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import TableStates
-from kuvasz.sync.beside import Rounds
+from kuvasz.sync.beside import ErrandClock
 from kuvasz.sync.context.source_threads import SourceThreads
 from kuvasz.sync.pattern_tables import PatternTables
 from kuvasz.sync.rules.targets import Targets
@@ -55,7 +55,7 @@ class Shared:
     #: the same of large ones whose rows come slowly: these take no core, and wait for each other alone
     slow_copies: asyncio.Semaphore = dataclasses.field(default_factory=lambda: asyncio.Semaphore(_SLOW_COPIES))
     threads: SourceThreads = dataclasses.field(default_factory=SourceThreads)
-    rounds: Rounds = dataclasses.field(default_factory=Rounds)
+    errands: ErrandClock = dataclasses.field(default_factory=ErrandClock)
     state: StateStore
     #: returns when nothing that has begun for a target is under way
     settle: Callable[[str], Coroutine[Any, Any, None]]

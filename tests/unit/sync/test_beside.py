@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kuvasz.sync.beside import Beside, Rounds
+from kuvasz.sync.beside import Beside, ErrandClock
 
 
 def live(then: Callable[[Beside], Awaitable[None]]) -> None:
@@ -13,7 +13,7 @@ def live(then: Callable[[Beside], Awaitable[None]]) -> None:
 
     async def run() -> None:
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-            beside = Beside(tasks, Rounds(), "kuvasz")
+            beside = Beside(tasks, ErrandClock(), "kuvasz")
             try:
                 await then(beside)
             finally:
@@ -171,7 +171,7 @@ def test_what_has_to_wait_for_ever_comes_round_no_more() -> None:
 
 def test_a_mistake_in_the_asking_is_that_of_one_source() -> None:
     async def run() -> int:
-        rounds, looks = Rounds(), list[str]()
+        rounds, looks = ErrandClock(), list[str]()
 
         async def work() -> None:
             looks.append("looked")
@@ -200,7 +200,7 @@ def test_a_mistake_in_the_asking_is_that_of_one_source() -> None:
 
 def test_turns_come_in_the_order_of_their_times() -> None:
     async def run() -> list[int]:
-        rounds, came = Rounds(), list[int]()
+        rounds, came = ErrandClock(), list[int]()
         for wait in (5, 1, 3, 2, 4):
             rounds.call(wait / 200, lambda wait=wait: came.append(wait))
         await until(lambda: len(came) == 5)

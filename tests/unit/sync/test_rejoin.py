@@ -12,7 +12,7 @@ from kuvasz.config.sources import SourceTableSpec
 from kuvasz.errors import SourceError
 from kuvasz.state.tables import State
 from kuvasz.sync import rejoin
-from kuvasz.sync.beside import Beside, Rounds
+from kuvasz.sync.beside import Beside, ErrandClock
 from kuvasz.sync.rejoin import Rejoin
 from tests.support.scene import Scene
 
@@ -105,7 +105,7 @@ class World(Scene):
             for key in keys:
                 self.requests.add(key)
             async with asyncio.TaskGroup() as tasks:
-                beside = Beside(tasks, Rounds(), "kuvasz")
+                beside = Beside(tasks, ErrandClock(), "kuvasz")
                 self.rejoining.attend(READER, "7", beside)
                 await self._calm()
                 beside.end()

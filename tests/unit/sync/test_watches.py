@@ -17,7 +17,7 @@ from kuvasz.errors import SourceError, SourceTooLarge
 from kuvasz.source import conninfo
 from kuvasz.state.tables import State
 from kuvasz.sync import watches
-from kuvasz.sync.beside import Beside, Rounds
+from kuvasz.sync.beside import Beside, ErrandClock
 from kuvasz.sync.context.gap_starts import Evidence
 from kuvasz.sync.watches import Watches
 from tests.support.scene import Scene
@@ -104,7 +104,7 @@ def live(world: World, watch: Callable[[Beside], None], until: Callable[[], bool
     async def run() -> None:
         world.lifetime.begin()
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-            beside = Beside(tasks, Rounds(), "kuvasz")
+            beside = Beside(tasks, ErrandClock(), "kuvasz")
             try:
                 watch(beside)
                 while not until():  # noqa: ASYNC110 (a condition, not an event)

@@ -28,7 +28,7 @@ from kuvasz.state.budget import Budget
 from kuvasz.state.memory import MemoryNotes
 from kuvasz.state.progress import Progress
 from kuvasz.state.tables import State, TableStates
-from kuvasz.sync.beside import Beside, Rounds
+from kuvasz.sync.beside import Beside, ErrandClock
 from kuvasz.sync.context import current_reader
 from kuvasz.sync.tables import parking, replays
 from kuvasz.sync.tables.parking import Parking
@@ -234,7 +234,7 @@ class Life:
                 self.progress.release(EU, name, hold)
         self.task(self.reader.run())
         await self._group.__aenter__()
-        self._beside = Beside(self._group, Rounds(), EU)
+        self._beside = Beside(self._group, ErrandClock(), EU)
         self.parking.watch(self.reader, self._beside)
         return self
 

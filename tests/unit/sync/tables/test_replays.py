@@ -17,7 +17,7 @@ from kuvasz.model import Delivery, Relation, Segment
 from kuvasz.parking.ports import LogDamaged
 from kuvasz.route.row_limit import RowLimit
 from kuvasz.state.tables import State
-from kuvasz.sync.beside import Beside, Rounds
+from kuvasz.sync.beside import Beside, ErrandClock
 from kuvasz.sync.tables import replays
 from kuvasz.sync.tables.replays import NEVER, Replays
 from kuvasz.sync.tables.source_logs import SourceLogs
@@ -249,7 +249,7 @@ def test_tables_that_are_due_are_brought_back_and_told(world: World) -> None:
     async def run() -> None:
         world.replays.begin()
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-            beside = Beside(tasks, Rounds(), "kuvasz")
+            beside = Beside(tasks, ErrandClock(), "kuvasz")
             world.replays.attend(world.reader, beside)
             world.replays.send(world.items)
             while not world.mended:  # noqa: ASYNC110 (a condition, not an event)
