@@ -39,7 +39,7 @@ KEEPS = {
     "Publications": "by which rows tables are published, asked anew at each start",
     "Rejoin": "tables that are due",
     "Requests": "tables that are due",
-    "Rounds": "times of this machine",
+    "ErrandClock": "times of this machine",
     "SourceLogs": "logs that are lost, which the lake has the positions of",
     "SourceRoutes": "which OIDs go to which targets, bound anew at each start",
     "SourceTables": "names of tables, asked anew at each start",

@@ -101,7 +101,9 @@ def test_a_server_is_answered_that_asked(world: World) -> None:
 def test_a_reader_is_called_once_it_has_to_look(world: World) -> None:
     async def run() -> None:
         waiting = asyncio.ensure_future(world.wake.called.wait())
+        await asyncio.sleep(0)
+        assert not waiting.done()
         world.seat.wake()
-        assert await waiting
+        await waiting
 
     asyncio.run(run())
