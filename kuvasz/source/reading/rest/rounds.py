@@ -185,7 +185,7 @@ class Rounds:
             if deliveries is None:
                 parts = payloads[byte:byte_end], lengths[message:message_end], taken.pending[number]
                 seat.hand_over(*parts)
-            elif size:
+            elif size and not seat.is_called:  # what failed on its way is not heard, however far it got
                 heard.append(seat)
                 if deliveries:
                     came.append((seat, deliveries))

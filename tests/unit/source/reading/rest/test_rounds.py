@@ -62,6 +62,7 @@ class Source:
         with contextlib.suppress(BlockingIOError):
             self.ours.recv(1 << 10, socket.MSG_DONTWAIT)
         if self.breaks:
+            self.assembler.take(found)  # and what it delivers is nowhere
             self.fail(ValueError("it is broken"))
             return ()
         return self.assembler.take(found)
@@ -199,10 +200,12 @@ def test_a_source_that_fails_fails_alone(library: Library) -> None:
         world = World(library)
         async with world.attended() as (broken, other, _):
             broken.breaks = True
+            before = world.progress.received_lsn("s0")
             broken.send(*change(100))
             other.send(*change(100))
             await until(lambda: world.came and broken.errors)
             assert [one.source for one in world.came[0]] == ["s1"]
+            assert broken.received_lsn > before == world.progress.received_lsn("s0"), "it is read again from there on"
             assert not other.is_called
 
     asyncio.run(run())
