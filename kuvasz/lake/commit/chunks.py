@@ -161,7 +161,7 @@ def reached(cut: Cut, through: Mapping[str, int], known: Mapping[str, SourcePosi
         known: The positions before.
     """
     positions = {}
-    for source, last in cut.positions.items():  # without `replace`, which takes three times as long
+    for source, last in cut.positions.items():  # without `replace`, which takes nearly twice as long
         before = known.get(source, _NOWHERE)
         positions[source] = SourcePosition(
             lsn=max(before.lsn, last.lsn, through.get(source, 0)), commit_lsn=last.commit_lsn, rows=last.rows,
