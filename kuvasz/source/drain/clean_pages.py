@@ -1,9 +1,9 @@
 """Room for libpq's two buffers of a connection that is about to be made, on pages that nobody has touched.
 
 libpq takes 16 kB to receive into and 16 kB to send from, and a connection at rest uses the first page of each. But an
-allocator gives what was freed last, and that was a session's that looked at the same source, and had touched all of
-it: 22 kB of each of a thousand connections. So the blocks that libpq would get are taken, their pages given back to
-the system, which has them empty and nowhere until somebody writes there, and the blocks freed again.
+allocator gives what was freed last, which somebody has written to: up to 24 kB of a connection, 5 to 12 of each of a
+fleet's. So the blocks that libpq would get are taken, their pages given back to the system, which has them empty and
+nowhere until somebody writes there, and the blocks freed again.
 
 Where somebody else takes one of them first, or the allocator goes about it otherwise, nothing is gained, or lost.
 """
