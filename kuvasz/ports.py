@@ -360,6 +360,11 @@ class SourceNotes(Protocol):
     def columns(self, target: str, source: str) -> SourceColumns | None:
         """Return what is remembered of a source's columns; None if nothing is, or the target is not attached."""
 
+    def oid(self, target: str, source: str) -> int | None:
+        """Return the OID that `columns` has of the source's table: what a patrol asks of thousands; None as there."""
+        known = self.columns(target, source)
+        return None if known is None else known.oid
+
     def lake_columns(self, target: str) -> Sequence[LakeColumn]:  # noqa: ARG002 (of those that do say)
         """Return the columns that a target has; nothing while it is not known, or of a lake that does not say."""
         return ()

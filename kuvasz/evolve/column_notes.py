@@ -168,6 +168,11 @@ def noted(properties: Mapping[str, str], source: str) -> dict[str, str]:
     return {name: properties[name] for name in names}
 
 
+def oid_of(text: str) -> int:
+    """Return the OID of the table that a note is about, which is not of an earlier version."""
+    return int(text.split(";", 2)[1])
+
+
 class _Reader:
     """Reads the notes of one table, each shape once."""
 
@@ -348,4 +353,4 @@ def unused(properties: Mapping[str, str]) -> set[str]:
     return {name for name in properties if name.startswith(SHAPE_PREFIX)} - named(properties)
 
 
-__all__ = ["PREFIX", "SHAPE_PREFIX", "earlier", "is_earlier", "named", "noted", "parse", "render", "unused"]
+__all__ = ["PREFIX", "SHAPE_PREFIX", "earlier", "is_earlier", "named", "noted", "oid_of", "parse", "render", "unused"]

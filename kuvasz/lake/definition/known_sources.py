@@ -90,6 +90,13 @@ class KnownSources(MutableMapping[str, SourceColumns]):
     def __contains__(self, source: object) -> bool:
         return source in self._noted  # without reading what is known of it
 
+    def oid_of(self, source: str) -> int | None:
+        """Return the OID of a source's table, without reading what else is known of it; None: nothing is."""
+        noted = self._noted.get(source)
+        if noted is None:
+            return None
+        return self[source].oid if column_notes.is_earlier(noted.text) else column_notes.oid_of(noted.text)
+
     def _note(self, source: str, properties: Mapping[str, str], columns: SourceColumns) -> _Note:
         before = self._noted.get(source)
         if before is not None:

@@ -34,6 +34,12 @@ class IcebergSourceNotes(SourceNotes):
         return None if table is None else table.columns.known.get(source)
 
     @override
+    def oid(self, target: str, source: str) -> int | None:
+        """See `kuvasz.ports.SourceNotes.oid`."""
+        table = self._tables.get(target)
+        return None if table is None else table.columns.known.oid_of(source)
+
+    @override
     def lake_columns(self, target: str) -> Sequence[LakeColumn]:
         """See `kuvasz.ports.SourceNotes.lake_columns`."""
         table = self._tables.get(target)

@@ -274,9 +274,8 @@ class Publications:
 
     def _is_followed(self, spec: SourceTableSpec, table: SourceTable) -> bool:
         """Whether the lake has rows of a table, and not those of another one that had its name."""
-        known = self._lake.notes.columns(spec.identifier, self._source_tables.name(spec))
-        is_same = known is None or known.oid == table.relation.oid
-        return is_same and self._source_tables.position(spec) is not None
+        oid = self._lake.notes.oid(spec.identifier, self._source_tables.name(spec))
+        return oid in {None, table.relation.oid} and self._source_tables.position(spec) is not None
 
     def _see(self, tables: Sequence[tuple[SourceTableSpec, SourceTable]], shown: _Published) -> None:
         """Note by which rows tables are published, for whoever copies them from here on.

@@ -67,8 +67,8 @@ class MemberWatch:
     def _others(self) -> set[int]:
         """Return the OIDs of the tables whose rows entries of their own have."""
         plain = [spec for spec in self._map.tables if not spec.is_collapse]
-        known = [self._lake.notes.columns(spec.identifier, self._map.name_of(spec)) for spec in plain]
-        return {columns.oid for columns in known if columns is not None} - {0}
+        oids = {self._lake.notes.oid(spec.identifier, self._map.name_of(spec)) for spec in plain}
+        return {oid for oid in oids if oid}
 
     def _take(self, before: Source, now: Source) -> None:
         """Take over what a look has shown. Whoever is new is taken up by `forget_gone`; at a start all tables are."""

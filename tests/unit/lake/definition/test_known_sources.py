@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from kuvasz.evolve import column_notes
 from kuvasz.evolve.known import SourceColumns
 from kuvasz.lake.definition import known_sources
+from tests.support import earlier_notes
 from tests.support.lake_columns import World
 
 
@@ -112,6 +114,21 @@ def test_what_is_known_of_many_sources_is_read_again_from_how_it_is_noted(world:
     assert "shop_7" not in known
     assert known.get("shop_7") is None
     assert known.pop("nobody", None) is None
+
+
+def test_which_table_is_a_sources_is_told_without_reading_its_columns(world: World, monkeypatch: Any) -> None:
+    known = world.columns.known
+    plain = known["eu"]
+    known.update({f"shop_{number}": dataclasses.replace(plain, oid=number) for number in range(100)})
+    monkeypatch.setattr(column_notes, "parse", None)
+    assert [known.oid_of(f"shop_{number}") for number in range(100)] == list(range(100))
+    assert (known.oid_of("eu"), known.oid_of("nobody")) == (plain.oid, None)
+
+
+def test_so_it_is_where_an_earlier_version_noted_it(world: World) -> None:
+    plain = world.columns.known["eu"]
+    properties = {column_notes.PREFIX + "eu": earlier_notes.columns(plain)}
+    assert known_sources.KnownSources(world.columns.known._definition, properties).oid_of("eu") == plain.oid
 
 
 def test_a_source_of_a_fleet_takes_little_memory(world: World) -> None:
