@@ -171,7 +171,10 @@ class Resumption:
 
     def _read_keys(self, files: Sequence[DataFile]) -> None:
         reader = Readers(self._order.jobs, self._order.properties).of(self._order.table.definition)
-        for number, keys in reader.keys([(number, file.path) for number, file in enumerate(files)]):
+        numbered = [(number, file.path) for number, file in enumerate(files)]
+        if self._keys.is_sorted and reader.keep(numbered, [file.rows for file in files], self._keys):
+            return
+        for number, keys in reader.keys(numbered):
             self._keys.write(files[number].path, keys)
 
 

@@ -38,7 +38,7 @@ class KeyFiles:
         self._save(data_path, bulk.of_one_file(keys) if self.is_sorted else np.stack([keys.hi, keys.lo]))
 
     def write_unique(self, data_path: str, keys: Keys) -> bool:
-        """Keep the keys of a data file, sorted, if none is there twice; return whether that is so.
+        """Keep the keys of a data file, which are to be sorted, if none is there twice; return whether that is so.
 
         Args:
             data_path: The data file.
@@ -48,10 +48,9 @@ class KeyFiles:
             LakeError: There is no room.
         """
         try:
-            records = bulk.of_one_file(keys)
+            self.write(data_path, keys)
         except InternalError:
             return False
-        self._save(data_path, records)
         return True
 
     def _save(self, data_path: str, kept: UInt64s) -> None:
