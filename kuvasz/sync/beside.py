@@ -57,15 +57,15 @@ class Beside:
 
     Args:
         tasks: What one of its tasks raises ends this group, and the stream with it.
-        rounds: Tells when it is time for what is done now and then.
+        clock: Tells when it is time for what is done now and then.
         slot: The name of the slot that the stream comes from.
     """
 
-    __slots__ = ("_rounds", "_running", "_slot", "_tasks", "is_over")
+    __slots__ = ("_clock", "_running", "_slot", "_tasks", "is_over")
 
-    def __init__(self, tasks: asyncio.TaskGroup, rounds: ErrandClock, slot: str) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, clock: ErrandClock, slot: str) -> None:
         self._tasks = tasks
-        self._rounds = rounds
+        self._clock = clock
         self._slot = slot
         self._running: list[asyncio.Task[None]] = []
         self.is_over = False  #: the stream has ended, or ends
@@ -104,7 +104,7 @@ class Beside:
             wait_s: Says for how many seconds to wait until it is time; None: for ever.
             is_due: Says then whether there is something to do.
         """
-        errand = _RoundErrand(self, kind, work, self._rounds, wait_s, is_due)
+        errand = _RoundErrand(self, kind, work, self._clock, wait_s, is_due)
         errand.wait()
         return errand
 
@@ -151,19 +151,19 @@ class Errand:
 class _RoundErrand(Errand):
     """An errand that comes round by itself; see `Beside.now_and_then`."""
 
-    __slots__ = ("_is_due", "_is_waiting", "_rounds", "_wait_s")
+    __slots__ = ("_clock", "_is_due", "_is_waiting", "_wait_s")
 
     def __init__(
         self,
         beside: Beside,
         kind: str,
         work: Work,
-        rounds: ErrandClock,
+        clock: ErrandClock,
         wait_s: Callable[[], float | None],
         is_due: Callable[[], bool],
     ) -> None:
         super().__init__(beside, kind, work)
-        self._rounds = rounds
+        self._clock = clock
         self._wait_s = wait_s
         self._is_due = is_due
         self._is_waiting = False
@@ -173,7 +173,7 @@ class _RoundErrand(Errand):
         """Wait until it is time."""
         if not self._is_waiting and (seconds := self._wait_s()) is not None:
             self._is_waiting = True
-            self._rounds.call(seconds, self._turn)
+            self._clock.call(seconds, self._turn)
 
     def _turn(self) -> None:
         self._is_waiting = False
