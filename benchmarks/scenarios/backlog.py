@@ -82,6 +82,11 @@ class Backlog(Scenario):
         )
 
 
+def waiting(rows: int, changes: int, seed: int) -> Load:
+    """Return a table with changes that wait for a start: half of them updates, a quarter inserts."""
+    return Workload(rows=rows, changes=changes, seed=seed, mix=Mix(updates=0.5, inserts=0.25, per_transaction=100))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Transaction(Backlog):
     """All changes in one transaction."""

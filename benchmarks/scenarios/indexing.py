@@ -15,8 +15,7 @@ from benchmarks.outcome import Look, Outcome, Panel, percentiles
 from benchmarks.run import APPLY_S, START_S
 from benchmarks.sampler import resident
 from benchmarks.scenario import Scenario
-from benchmarks.scenarios.backlog import make_changes
-from benchmarks.workload import Mix, Workload
+from benchmarks.scenarios.backlog import make_changes, waiting
 from kuvasz.index.positions import ABSENT, PositionIndex
 
 if TYPE_CHECKING:
@@ -76,8 +75,7 @@ class LostIndex(Scenario):
 
     @override
     def measure(self, stand: Stand) -> Outcome:
-        mix = Mix(updates=0.5, inserts=0.25, per_transaction=100)
-        load = Workload(rows=self.rows, changes=self.changes, seed=self.seed, mix=mix)
+        load = waiting(self.rows, self.changes, self.seed)
         subject = stand.subject(load)
         stand.copied(subject)
         marks = make_changes(stand, subject, load)
