@@ -41,6 +41,10 @@ _SOON_S = 1.0
 #: sources it is longer, see `SourceThreads.turn_to_look`.
 PATROL_S = 30.0
 
+#: Tables of a source that are looked at as often as that: ten thousand take the driver two seconds, and each look at
+#: them is five times as far from the next.
+_TABLES = 2_000
+
 
 class Watches:
     """The watches of one source. Methods are called on the loop.
@@ -101,7 +105,8 @@ class Watches:
             return None
         self._is_urgent = self._is_file_in_doubt()
         self._upgrade.note_rest()
-        return min(PATROL_S, _SOON_S) if self._is_urgent else PATROL_S
+        share = len(self._source_tables.source.tables) / _TABLES
+        return (min(PATROL_S, _SOON_S) if self._is_urgent else PATROL_S) * max(1.0, share)
 
     def _is_patrol_due(self) -> bool:
         return not self._context.lifetime.is_ending

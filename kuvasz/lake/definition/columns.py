@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import CopyNeeded, SchemaAwaited, SchemaError, SchemaHeld, place_of, resync_of, retry_of
-from kuvasz.evolve import column_notes, sights
+from kuvasz.evolve import sights
 from kuvasz.lake.definition import hidden_defaults
 from kuvasz.lake.definition.agreement import Agreement
 from kuvasz.lake.definition.known_sources import KnownSources
@@ -100,9 +100,7 @@ class Columns:
 
     def made_by(self, source: str) -> dict[str, str]:
         """Return the properties that say of which columns, and by which rule of the map, a source's rows are made."""
-        known = self.known.get(source)
-        columns = {} if known is None else column_notes.render(source, known)
-        return columns | self.rules.now(source)
+        return self.known.rendered(source) | self.rules.now(source)
 
     def _read_again(self, key: tuple[str, ...] | None = None) -> None:
         """Read the table's columns after they were changed; the key may have changed with them."""

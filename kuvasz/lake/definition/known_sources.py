@@ -97,6 +97,15 @@ class KnownSources(MutableMapping[str, SourceColumns]):
             return None
         return self[source].oid if column_notes.is_earlier(noted.text) else column_notes.oid_of(noted.text)
 
+    def rendered(self, source: str) -> dict[str, str]:
+        """Return the properties that say what is known of a source, as they are written now; none: nothing is."""
+        noted = self._noted.get(source)
+        if noted is None:
+            return {}
+        if column_notes.is_earlier(noted.text):
+            return column_notes.render(source, self[source])
+        return _properties(source, noted)
+
     def _note(self, source: str, properties: Mapping[str, str], columns: SourceColumns) -> _Note:
         before = self._noted.get(source)
         if before is not None:

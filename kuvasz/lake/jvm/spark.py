@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
+from py4j.protocol import BYTES_TYPE, Py4JError, register_output_converter
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -140,6 +141,7 @@ def _open_context(chosen: Mapping[str, str], output: SparkOutput) -> None:
     if SparkContext._active_spark_context is not None:
         return
     _know_numpy()
+    _take_bytes_whole()
     if SparkContext._gateway is None:
         shown = [(name, value) for name, value in chosen.items() if not _may_be_secret(name)]
         gateway = _launch(SparkConf().setAll(shown), output)
@@ -165,6 +167,15 @@ def _is_scalar(_: NumpyScalarConverter, value: object) -> bool:
 
 def _is_array(_: NumpyArrayConverter, value: object) -> bool:
     return isinstance(value, np.ndarray) and value.ndim == 1
+
+
+def _take_bytes_whole() -> None:
+    """Have py4j decode an array of bytes at once: it makes a list of numbers of it, 25 ms for 400 kB, here one."""
+    register_output_converter(BYTES_TYPE, _decoded)
+
+
+def _decoded(text: str, _: object) -> bytearray:
+    return bytearray(base64.b64decode(text))
 
 
 def _launch(conf: SparkConf, output: SparkOutput) -> JavaGateway:

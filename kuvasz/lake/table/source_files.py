@@ -88,15 +88,16 @@ class SourceFiles:
 
     def shared(self, source: str, sid: str | None) -> list[FileEntry]:
         """Return the files that hold rows of several sources, and perhaps of one of them; see `is_shared`."""
-        return [e for e in self._files if self.is_shared(e.path, e.sid, source) and e.may_hold(sid)]
+        if self._definition.sid_id is None:
+            return []
+        return [e for e in self._files if e.sid is None and self._is_of_member(e.path, source) and e.may_hold(sid)]
 
     def is_shared(self, path: str, owner: str | None, source: str) -> bool:
         """Whether the rows of a file of some owner may be of a source and of others: they alone say whose they are.
 
         kuvasz writes such files itself, but of a history. Other engines write them of any table.
         """
-        is_mixed = self._definition.sid_id is not None and owner is None
-        return is_mixed and self._is_of_member(path, source)
+        return owner is None and self._is_of_member(path, source) and self._definition.sid_id is not None
 
     def rows_in(self, path: str, sid: str | None) -> UInt32s:
         """Return the positions of a source's rows in a file that it shares with others.

@@ -5,9 +5,8 @@ See the manual, section 53.11 "pg_class", and section 9.28.7 for ``pg_partition_
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kuvasz.model import TableName
 from kuvasz.source import failure
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
 _TABLES = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, CASE WHEN c.relispartition THEN
-    ARRAY(SELECT a.relid::oid::bigint FROM pg_partition_ancestors(c.oid) AS a (relid) WHERE a.relid <> c.oid)
-    ELSE '{{}}' END
+    ARRAY(SELECT a.relid::oid::bigint FROM pg_partition_ancestors(c.oid) AS a (relid) WHERE a.relid <> c.oid) END
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE {which} AND c.relkind IN ('r', 'p') ORDER BY n.nspname, c.relname
 """
@@ -31,8 +29,7 @@ c.relname = ANY(%s::text[]) AND NOT starts_with(n.nspname, 'pg_') AND n.nspname 
 """
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A table, partitioned or a partition or neither."""
 
     oid: int
@@ -62,7 +59,7 @@ def _load(connection: psycopg.Connection[Any], which: str, names: Iterable[str])
     with failure.translated(place(connection), "list the tables"):
         rows = connection.execute(_TABLES.format(which=which), (sorted(set(names)),)).fetchall()
     return [
-        Candidate(oid=oid, table=TableName(schema=schema, name=name), ancestors=tuple(ancestors))
+        Candidate(oid, TableName(schema=schema, name=name), tuple(ancestors or ()))
         for oid, schema, name, ancestors in rows
     ]
 

@@ -42,18 +42,28 @@ def found(
     Raises:
         SourceError: The catalog cannot be read, or a collapse takes in too many tables.
     """
-    collapses = [spec for spec in source.tables if spec.is_collapse]
-    if not collapses:
+    if not any(spec.is_collapse for spec in source.tables):
         return source
+    return expanded(source, candidates(source, connection), others)
+
+
+def candidates(
+    source: Source,
+    connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+) -> list[members.Candidate]:
+    """Return the tables that may be members of a source's collapses, by name.
+
+    Raises:
+        SourceError: The catalog cannot be read.
+    """
+    collapses = [spec for spec in source.tables if spec.is_collapse]
     if any(spec.schemas is not None for spec in collapses):  # then all of them are of such schemas
-        candidates = members.named(connection, {spec.table.name for spec in collapses})
-    else:
-        candidates = members.load(connection, {spec.table.schema for spec in collapses})
-    return expanded(source, candidates, others)
+        return members.named(connection, {spec.table.name for spec in collapses})
+    return members.load(connection, {spec.table.schema for spec in collapses})
 
 
-def expanded(source: Source, candidates: Iterable[members.Candidate], others: Collection[int] = ()) -> Source:
-    """Return a source of the map with each collapse replaced by those of the candidates it takes in. Pure.
+def expanded(source: Source, there: Iterable[members.Candidate], others: Collection[int] = ()) -> Source:
+    """Return a source of the map with each collapse replaced by those of the tables there that it takes in. Pure.
 
     A partition comes with what it is a partition of, if the map takes that in. A table that an entry of its own
     follows (`others`) stays that entry's when it gets a name that a collapse takes in.
@@ -61,11 +71,11 @@ def expanded(source: Source, candidates: Iterable[members.Candidate], others: Co
     Raises:
         SourceTooLarge: A collapse takes them in.
     """
-    candidates = list(candidates)
-    taken = {one.oid: spec for one in candidates if (spec := source.find(one.table)) is not None}
+    there = list(there)
+    taken = {one.oid: spec for one in there if (spec := source.find(one.table)) is not None}
     specs: dict[str, list[SourceTableSpec]] = {}
     above = taken.keys() | set(others)
-    for one in candidates:
+    for one in there:
         spec = taken.get(one.oid)
         if spec is not None and spec.is_collapse and one.oid not in others and above.isdisjoint(one.ancestors):
             specs.setdefault(spec.identifier, []).append(spec.of_member(one.table, one.oid))
@@ -112,4 +122,4 @@ def rendered(known: dict[str, str]) -> frozenset[str]:
     return frozenset(f"{oid} {name}" for oid, name in known.items())
 
 
-__all__ = ["MOST_REMEMBERED", "MemberChanges", "compare", "expanded", "found", "remembered", "rendered"]
+__all__ = ["MOST_REMEMBERED", "MemberChanges", "candidates", "compare", "expanded", "found", "remembered", "rendered"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kuvasz.config import names
 from kuvasz.config.sources import Source, SourceTableSpec
@@ -21,6 +21,14 @@ from kuvasz.sync.rules import members
 from kuvasz.sync.rules.few_keys import FewKeys
 
 _log = EventLog(__name__)
+
+
+class _Shown(NamedTuple):
+    """What the last look has shown."""
+
+    digest: int  #: of what there was to be taken in
+    source: Source  #: with its members
+    names: Mapping[str, frozenset[str]]  #: target -> the names by which the lake knows their rows
 
 
 class MemberWatch:
@@ -35,9 +43,9 @@ class MemberWatch:
         self._map = context.source
         self._lake = context.shared.lake
         self._states = context.shared.states
-        self._progress = context.shared.progress
         self._routes = context.shared.routes
         self._source_tables = context.source_tables
+        self._shown: _Shown | None = None
         self._gone: FewKeys[tuple[str, str]] = FewKeys()  # (target, name)
         self._due: list[str] = []  # `SourceTableSpec.key` of who came and is to be taken up
         self._collapsed = frozenset(spec.identifier for spec in self._map.tables if spec.is_collapse) or NOTHING
@@ -52,13 +60,19 @@ class MemberWatch:
             SourceError: The catalog cannot be read.
         """
         source_tables = self._source_tables
-        before = source_tables.source
-        source_tables.update(members.found(self._map, connection, self._others()))
+        before, others = source_tables.source, self._others()
+        there = members.candidates(self._map, connection) if self.has_any else []
+        # Of ten thousand tables nearly every look shows the same.
+        digest = hash((tuple(there), frozenset(others)))
+        if self._shown is not None and self._shown.source is before and self._shown.digest == digest:
+            return
+        source_tables.update(members.expanded(self._map, there, others))
         try:
             self._take(before, source_tables.source)
         except BaseException:
             source_tables.source = before  # else the next look would find nothing new, and nobody take them up
             raise
+        self._shown = _Shown(digest, source_tables.source, self._mine())
         present = {spec.key for spec in source_tables.source.tables}
         for seen in (source_tables.tables, source_tables.misfits):
             for key in seen.keys() - present:
@@ -97,28 +111,35 @@ class MemberWatch:
         Should one come back, it has missed changes: it has no position, and is copied.
         """
         now = self._source_tables.source
-        mine = {(spec.identifier, now.name_of(spec)) for spec in now.tables}
+        mine = self._mine() if self._shown is None or self._shown.source is not now else self._shown.names
         for target, name in self._gone:
             self._routes.unbind(now.name, target, names.member_of(name))
             self._states.remove(target, name)
-            self._progress.release(name, target)  # each time: what was under way may have held again
+            self._context.shared.progress.release(name, target)  # each time: what was under way may have held again
         for target in self._collapsed:
             try:
-                known = self._names(target, now)
+                left = self._left(target, mine.get(target, NOTHING))
             except TableStuck:  # its members tell it, if it has any; it is asked again
                 continue
-            for name in known:
-                if (target, name) not in mine:
-                    self._routes.unbind(now.name, target, names.member_of(name))
-                    self._context.settle(target)  # else what is under way would be refused, and the target stop
-                    self._lake.forget(target, name, is_gone=True)
+            for name in left:
+                self._routes.unbind(now.name, target, names.member_of(name))
+                self._context.settle(target)  # else what is under way would be refused, and the target stop
+                self._lake.forget(target, name, is_gone=True)
             self._unasked.discard(target)
         while self._due:
             self._context.requests.send(self._due.pop(0))
 
-    def _names(self, target: str, now: Source) -> list[str]:
+    def _mine(self) -> dict[str, frozenset[str]]:
+        now, found = self._source_tables.source, dict[str, list[str]]()
+        for spec in now.tables:
+            found.setdefault(spec.identifier, []).append(now.name_of(spec))
+        return {target: frozenset(mine) for target, mine in found.items()}
+
+    def _left(self, target: str, mine: frozenset[str]) -> list[str]:
+        """Return the names of members whose rows a target has, and that are gone."""
         known = self._lake.recorded(target) if target in self._unasked else self._lake.positions(target)
-        return [name for name in known if names.source_of(name) == now.name and names.member_of(name)]
+        source = self._map.name
+        return [name for name in known.keys() - mine if names.source_of(name) == source and names.member_of(name)]
 
     def note(self, spec: SourceTableSpec) -> None:
         """Have the lake remember the name under which a member's rows come; its target must be prepared.

@@ -148,3 +148,15 @@ def test_a_source_of_a_fleet_takes_little_memory(world: World) -> None:
     finally:
         tracemalloc.stop()
     assert taken / 500 < 700
+
+
+def test_what_is_noted_of_a_source_is_written_without_being_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = world.columns.known
+    expected = column_notes.render("eu", known["eu"])
+    with monkeypatch.context() as patch:
+        patch.setattr(column_notes, "parse", None)
+        known._at_hand.clear()
+        assert known.rendered("eu") == expected
+    assert known.rendered("nobody") == {}

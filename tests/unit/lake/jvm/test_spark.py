@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j import protocol
 
 from kuvasz.config.load import load
 from kuvasz.config.model import Config
@@ -151,3 +153,12 @@ def test_numpys_values_go_to_the_jvm_without_what_tests_of_pyspark_need() -> Non
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "False", "False", "False", "False"]
+
+
+def test_bytes_of_the_jvm_are_decoded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "OUTPUT_CONVERTER", dict(protocol.OUTPUT_CONVERTER))
+    spark._take_bytes_whole()
+    answer = protocol.SUCCESS + protocol.BYTES_TYPE + base64.b64encode(b"\x00\xff{}").decode()
+    monkeypatch.setattr(protocol, "decode_bytearray", None)  # which looks at each of them
+    found = protocol.get_return_value(answer, None)
+    assert (found, type(found)) == (bytearray(b"\x00\xff{}"), bytearray)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kuvasz.config.sources import Source
+from kuvasz.config.sources import Source, SourceTableSpec
 from kuvasz.errors import SchemaError, TableStuck
 from kuvasz.model import SourcePosition
 from kuvasz.sync.rules import members as rules
@@ -82,17 +82,44 @@ def test_nothing_is_kept_of_who_is_gone(tmp_path: Path, monkeypatch: pytest.Monk
     scene = Scene(tmp_path)
     member = scene.items.of_member(scene.items.table, 7)
     members, there = MemberWatch(scene.context), [member, scene.others]
-
-    def found(source: Source, *_: object) -> Source:
-        return dataclasses.replace(source, tables=tuple(there))
-
-    monkeypatch.setattr(rules, "found", found)
+    expanded = show(monkeypatch, members, there)
     members.refresh(None)
     for known in (scene.source_tables.tables, scene.source_tables.misfits):
         known |= {"shop.items/7": scene.table(scene.items), "shop.others": scene.table(scene.others)}
     there.remove(member)
     members.refresh(None)
     assert list(scene.source_tables.misfits) == list(scene.source_tables.tables) == ["shop.others"]
+    assert len(expanded) == 2
+
+
+def test_a_look_that_shows_the_same_again_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten thousand members that is most of what a look takes, every five seconds."""
+    scene = Scene(tmp_path)
+    members, there = MemberWatch(scene.context), [scene.items.of_member(scene.items.table, 7)]
+    expanded = show(monkeypatch, members, there)
+    members.refresh(None)
+    members.refresh(None)
+    assert len(expanded) == 1
+    there.append(scene.items.of_member(dataclasses.replace(scene.items.table, name="items_8"), 8))
+    members.refresh(None)
+    assert [spec.member for spec in scene.source_tables.source.tables] == ["7", "8"]
+    scene.source_tables.source = dataclasses.replace(scene.source_tables.source, tables=())  # by whoever it may be
+    members.refresh(None)
+    assert [spec.member for spec in scene.source_tables.source.tables] == ["7", "8"]
+
+
+def show(monkeypatch: pytest.MonkeyPatch, members: MemberWatch, there: list[SourceTableSpec]) -> list[Source]:
+    """Have looks show tables; returns what each look gave that was compared with the one before."""
+    expanded: list[Source] = []
+
+    def found(source: Source, *_: object) -> Source:
+        expanded.append(dataclasses.replace(source, tables=tuple(there)))
+        return expanded[-1]
+
+    members.has_any = True
+    monkeypatch.setattr(rules, "candidates", lambda *_: [spec.key for spec in there])
+    monkeypatch.setattr(rules, "expanded", found)
+    return expanded
 
 
 @pytest.mark.parametrize(
