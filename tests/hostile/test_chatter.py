@@ -68,8 +68,9 @@ async def streamed(url: str, *, compiled: bool) -> None:
                 connection.drain(1 << 20)
                 connection.clear()
                 called.clear()
-                with connection.watched(called.set):
-                    await called.wait()
+                connection.watch(called.set)
+                await called.wait()
+                connection.unwatch()
     finally:
         connection.close()
 

@@ -197,7 +197,7 @@ class Connection:
         self._loop.add_reader(self.fileno, told)
 
     def unwatch(self) -> None:
-        """Have it called no more."""
+        """Have the function called no more."""
         self._loop.remove_reader(self.fileno)
 
     def drain(self, limit: int) -> int:
