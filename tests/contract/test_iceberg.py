@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -426,6 +429,33 @@ def test_commits_inside_the_jvm_and_call_by_call_are_the_same(world: IcebergWorl
     assert len(first) == 4
     assert first == second
     assert world.of("eu").keys() == world.of("us").keys()
+
+
+def test_what_a_commit_has_written_is_known_without_being_read(world: IcebergWorld) -> None:
+    """To read it takes as long as all else of the commit, where a table has thousands of sources."""
+    world.prepare("eu")
+    eu, table = Sender(), world.lake.table(TARGET).table
+
+    def check() -> None:
+        known = table._handle.java.operations().current()
+        file = Path(urlsplit(str(known.metadataFileLocation())).path)
+        told = table._handle.classes.jvm.org.apache.iceberg.TableMetadataParser.toJson(known)
+        assert json.loads(told) == json.loads(file.read_text())
+        away = file.rename(file.with_suffix(".away"))
+        table.look()  # the catalog names the same file
+        away.rename(file)
+
+    for changes in ([insert(1), insert(2)], [update(1, 7, "y"), delete(2)], [delete(1)]):
+        world.applied(work(eu.one(*changes)))
+        check()
+    table.commit(TableCommit(snapshot_id=None, properties={"a": "b"}, summary={}, removed_properties=[]))
+    check()
+    other = world.lake.engine.catalog.load(TARGET)
+    other.set_properties({"a": "c"})
+    assert table.look().snapshot_id == other.snapshots.current_id
+    assert table.properties["a"] == "c", "another writer's commit is seen as ever"
+    world.applied(work(eu.one(insert(3))))
+    check()
 
 
 @pytest.mark.parametrize("is_inside", [True, False])

@@ -24,7 +24,7 @@ from py4j.protocol import Py4JError
 
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
-from kuvasz.lake.jvm.table_operations import PASSED_ON
+from kuvasz.lake.jvm.table_operations import PASSED_ON, WRITTEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,12 +42,15 @@ _FILES = 1000
 _SOURCE = """
 package kuvasz;
 
+import java.lang.reflect.Field;
+import java.lang.reflect.Modifier;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutorService;
+import org.apache.iceberg.BaseMetastoreTableOperations;
 import org.apache.iceberg.ContentFileParser;
 import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
@@ -70,7 +73,12 @@ import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
 import org.apache.iceberg.io.CloseableIterable;
 import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.io.DelegateFileIO;
+import org.apache.iceberg.io.InputFile;
 import org.apache.iceberg.io.LocationProvider;
+import org.apache.iceberg.io.OutputFile;
+import org.apache.iceberg.io.SupportsBulkOperations;
+import org.apache.iceberg.io.SupportsPrefixOperations;
 import org.apache.iceberg.util.JsonUtil;
 import %(node)s;
 
@@ -251,11 +259,19 @@ public class %(name)s {
     }
 
     public void commit(TableMetadata base, TableMetadata metadata) {
+      Written written = Written.begin(this.inner);
       try {
         this.inner.commit(base, metadata);
+        if (written != null) {
+          written.keep(base, metadata);
+        }
       } catch (CommitFailedException error) {
         if (!this.isThere(base, metadata, error)) {
           throw error;
+        }
+      } finally {
+        if (written != null) {
+          written.end();
         }
       }
     }
@@ -293,7 +309,7 @@ public class %(name)s {
       return this.inner.temp(metadata);
     }
 %(passed_on)s  }
-}
+%(written)s}
 """
 
 
@@ -394,7 +410,8 @@ def install(jvm: Any, direct: Any) -> JvmCalls | None:  # noqa: ANN401
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         name = f"JvmCalls{next(_NUMBERS)}"
         node, branch = f"{mapper}.JsonNode", BRANCH_PROPERTY
-        compiler.cook(_SOURCE % {"name": name, "node": node, "branch": branch, "passed_on": PASSED_ON})
+        parts = {"name": name, "node": node, "branch": branch, "passed_on": PASSED_ON, "written": WRITTEN}
+        compiler.cook(_SOURCE % parts)
         return JvmCalls(compiler.getClassLoader().loadClass(f"kuvasz.{name}").newInstance(), direct)
     except Py4JError:
         _log.tell(Event.INSIDE_FAILED)
