@@ -6,7 +6,8 @@ Called in threads, never on the event loop.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kuvasz.config.sources import SourceTableSpec
@@ -26,6 +27,10 @@ from kuvasz.sync.watch.rewrite_watch import RewriteWatch
 from kuvasz.sync.watch.schema_watch import SchemaWatch, publications_of
 
 _log = EventLog(__name__)
+
+#: Tables that are looked at by one set of queries, and the longest rest between two.
+_AT_ONCE = 500
+_LONGEST_REST_S = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ class Patrol:
         end = wal_end(connection)
         looks = self._looks.all()  # first: what is looked at meanwhile is newer than what is found here
         round_ = _Round(
-            found=tables(connection, [spec.table for spec in source_tables], self._publications),
+            found=self._found(connection, [spec.table for spec in source_tables]),
             oids=self._looks.oids(),
             looks=looks,
             connection=connection,
@@ -106,6 +111,24 @@ class Patrol:
         # First: what is found due below is not found again, should this fail.
         self.proved_lsn = end if self._rewrites.look(connection, end) else 0
         return [spec.key for spec in source_tables if self._compare(spec, round_, is_unfit=unfit(spec))]
+
+    def _found(
+        self,
+        connection: Any,  # noqa: ANN401 (psycopg's, which is known to `source` alone)
+        names: Sequence[TableName],
+    ) -> dict[TableName, SourceTable]:
+        """Look at tables, of many some at a time, with rests that leave Python to those that apply rows.
+
+        Raises:
+            SourceError: The catalog cannot be read.
+        """
+        found: dict[TableName, SourceTable] = {}
+        for place in range(0, len(names), _AT_ONCE):
+            begun = time.monotonic()
+            found |= tables(connection, names[place : place + _AT_ONCE], self._publications)
+            if place + _AT_ONCE < len(names):
+                time.sleep(min(time.monotonic() - begun, _LONGEST_REST_S))
+        return found
 
     def _compare(self, spec: SourceTableSpec, round_: _Round, *, is_unfit: bool) -> bool:
         """Compare one table with its last look; returns whether it is to be looked at anew."""

@@ -150,6 +150,22 @@ def test_where_nothing_changed_nothing_is_done(world: World) -> None:
     assert world.rewrites == [world]
 
 
+def test_many_tables_are_looked_at_some_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def some(connection: object, names: list[TableName], publications: object) -> dict[TableName, SourceTable]:
+        asked.append(len(names))
+        return world._tables(connection, names, publications)
+
+    monkeypatch.setattr(patrol, "_AT_ONCE", 1)
+    monkeypatch.setattr(patrol, "tables", some)
+    world.widen(world.items)
+    world.widen(world.others)
+    assert world.look() == []
+    assert asked == [1, 1]
+    assert len(world.watch.followed) == 2
+
+
 def test_a_table_that_streams_follows_what_no_row_has_told(world: World) -> None:
     before = world.looks.get(world.found[world.items.table].relation.oid)
     now = world.widen(world.items)
