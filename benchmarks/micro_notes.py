@@ -50,7 +50,7 @@ class Source:
         self.table = SourceTable(*((f"column_{n}", _TYPES[n % 5]) for n in range(columns)), key=("column_0",))
         self.table.oid = self.table.file = 16_400 + 31 * number
         self.table.uniqueness = Uniqueness(self.table.oid + 5, self.table.oid + 4, self.table.oid + 4)
-        self.table.live = {n: dataclasses.replace(one, version=740 + number) for n, one in self.table.live.items()}
+        self.table.versions = dict.fromkeys(self.table.live, 740 + number)
         self.lsn = (1 << 32) + 98_765_432 * (1 + number)
 
     def columns(self) -> SourceColumns:

@@ -134,7 +134,6 @@ class Column:
     is_grid: bool = False  #: declared as an array of several dimensions; the stream does not say so
     #: pg_attribute.attmissingval: what rows have that were there before it, see `LONG` and `HIDDEN`; None: NULL
     missing: str | None = None
-    version: int = 0  #: of its row in pg_attribute (xmin): another one after ALTER COLUMN; 0 in the stream
     facts: tuple[
         str, ...
     ] = ()  #: what its type rests on, see `kuvasz.source.catalog.type_facts`; empty in the stream
@@ -212,6 +211,9 @@ class Relation:
     generated: tuple[Column, ...] = ()  #: columns that COPY leaves out; empty in the stream
     sent: tuple[int, ...] | None = None  #: attnums that its messages have, if a publication says so; None: `columns`
     list_version: int = 0  #: of the publication's row that says so (xmin); 0 if there is none
+    #: xmin of its columns' rows in pg_attribute, by attnum from 1 on, see `version_of`; empty in the stream. They are
+    #: not in the columns, which are one object for all sources that are alike: each has numbers of its own
+    versions: tuple[int, ...] = ()
     uniqueness: Uniqueness = UNPROVED  #: of its key; nothing in the stream
     described_lsn: int = 0  #: in the stream: commit LSN of the transaction in which the message came, if that counts
     seen: Seen | None = dataclasses.field(default=None, compare=False)  #: when the catalog showed it
@@ -220,6 +222,10 @@ class Relation:
     def key(self) -> tuple[str, ...]:
         """Names of the key columns, in column order."""
         return tuple(column.name for column in self.columns if column.is_key)
+
+    def version_of(self, column: Column) -> int:
+        """Return the version of a column's row in pg_attribute: another one after ALTER COLUMN; 0 in the stream."""
+        return self.versions[column.attnum - 1] if 0 < column.attnum <= len(self.versions) else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,8 +182,8 @@ class Source:
 
     @property
     def object_name(self) -> str:
-        """The name of its slot and of its publication."""
-        return names.object_name(self.database, self.sid)
+        """The name of its slot and of its publication; one object, which many parts of the source have."""
+        return sys.intern(names.object_name(self.database, self.sid))
 
     def name_of(self, spec: SourceTableSpec) -> str:
         """Return the name that the lake, the states and the workers know an entry's rows by."""

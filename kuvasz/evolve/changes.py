@@ -92,7 +92,7 @@ def _changes(known: SourceColumns, relation: Relation) -> Iterator[Change]:
         elif before.type_oid and not set(before.facts) <= set(column.facts):
             why = "rows that nobody touched read otherwise at the source"
             yield Change(kind=ChangeKind.REDEFINE, number=column.attnum, name=column.name, why_copy=why)
-        elif is_written_anew and before.version and before.version != column.version:
+        elif is_written_anew and before.version and before.version != relation.version_of(column):
             # ALTER COLUMN TYPE to the type it has, USING an expression, shows in no other way.
             why = "the table was rewritten and the column altered"
             yield Change(kind=ChangeKind.REWRITE, number=column.attnum, name=column.name, why_copy=why)

@@ -30,7 +30,7 @@ class KnownColumn:
     names: tuple[str, ...]  #: it had, the newest last
     type_oid: int = 0
     typmod: int = -1
-    version: int = 0  #: as `Column.version`
+    version: int = 0  #: as `Relation.version_of`
     facts: tuple[str, ...] = ()  #: as `Column.facts`; empty may be unknown
     field: int = 0  #: id of the lake's field that takes its values
     is_live: bool = True  #: False once it was dropped
@@ -186,7 +186,7 @@ def of(
             names=(*names, column.name)[-_NAMES_KEPT:],
             type_oid=column.pg_type.oid,
             typmod=column.typmod,
-            version=column.version,
+            version=relation.version_of(column),
             facts=column.facts,
             field=field,
             left=left,

@@ -23,7 +23,7 @@ class SeenColumn(NamedTuple):
     name: str
     type_oid: int
     typmod: int
-    version: int  #: as `Column.version`
+    version: int  #: as `Relation.version_of`
     is_sent: bool  #: whether messages have it
 
 
@@ -61,7 +61,7 @@ def of(relation: Relation) -> Sight | None:
 
 def _face(column: Column, relation: Relation, *, is_ordinary: bool) -> SeenColumn:
     is_sent = is_ordinary if relation.sent is None else column.attnum in relation.sent
-    return SeenColumn(column.name, column.pg_type.oid, column.typmod, column.version, is_sent)
+    return SeenColumn(column.name, column.pg_type.oid, column.typmod, relation.version_of(column), is_sent)
 
 
 def added(before: Sequence[Sight], sight: Sight | None, from_lsn: int | None) -> tuple[Sight, ...]:

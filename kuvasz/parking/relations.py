@@ -13,6 +13,7 @@ def render(relation: Relation) -> bytes:
     """Return a relation's JSON."""
     found = dataclasses.asdict(relation)
     found["identity"] = relation.identity.value
+    del found["versions"]  # the stream has none
     for column in found["columns"]:
         if not column["veil"]:  # for earlier versions, which know of no veils, and so of no columns that have one
             del column["veil"]
@@ -41,7 +42,8 @@ def parse(data: bytes) -> Relation:
 
 
 def _column(found: dict[str, Any]) -> Column:
-    facts = tuple(found.get("facts", ()))
+    facts = tuple(found.pop("facts", ()))
+    found.pop("version", None)  # earlier versions of kuvasz wrote it
     return Column(**{**found, "pg_type": _pg_type(found["pg_type"]), "facts": facts})
 
 

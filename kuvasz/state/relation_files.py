@@ -28,9 +28,14 @@ class RelationFiles(StoredFiles):
     """
 
     def __init__(self, folder: Path, source: str) -> None:
-        self._path = folder / FOLDER / f"{source}.json"
+        self._folder = folder
+        self._source = source
         self._files: dict[int, KnownFile] | None = None  #: None: nobody has read it yet
         self._failing = EventLimit()  # each look may write it
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / FOLDER / f"{self._source}.json"
 
     def _known(self) -> dict[int, KnownFile]:
         if self._files is None:

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import json
 import os
+import sys
 from pathlib import Path
 
 from typing_extensions import override
@@ -40,10 +41,15 @@ class SourceRecordFile(StoredRecord):
     """
 
     def __init__(self, folder: Path, source: str, boot_id: str | None = None) -> None:
-        self._path = folder / FOLDER / f"{source}.json"
+        self._folder = folder
+        self._source = source
         self._boot_id = _boot_id() if boot_id is None else boot_id
         self._descriptor: int | None = None
         self._failing = EventLimit()  # it is written each second
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / FOLDER / f"{self._source}.json"
 
     @functools.cached_property
     @override
@@ -114,7 +120,7 @@ class SourceRecordFile(StoredRecord):
 
 def _boot_id() -> str:
     try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
+        return sys.intern(_BOOT_ID.read_text(encoding="ascii").strip())  # one object, which the records of all have
     except OSError:
         return ""
 

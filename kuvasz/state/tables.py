@@ -82,6 +82,8 @@ class TableState:
     commits: int = 0
     last_commit_us: int = 0  #: newest source commit time applied, µs since 2000-01-01 UTC
     last_commit_seconds: float = 0.0  #: what the last Iceberg commit took
+    #: the first epoch of its source's reader of which changes are applied
+    epoch: int = dataclasses.field(default=0, repr=False, compare=False)
     is_shown: bool = dataclasses.field(default=False, repr=False, compare=False)  #: somebody has it: it stays so
 
     @property
@@ -132,7 +134,6 @@ class TableStates:
         # What is asked for all the time must not cost what all tables of all sources do.
         self._of_source: dict[str, dict[tuple[str, str], TableState]] = {}
         self._catching_up: dict[tuple[str, str], TableState] = {}
-        self._epochs: dict[tuple[str, str], int] = {}
         # An LSN where they stop, and the first epoch for which it does not count any more.
         self._ends: dict[tuple[str, str], tuple[int, int]] = {}
 
@@ -211,7 +212,7 @@ class TableStates:
 
     def _drop(self, target: str, source: str) -> None:
         self._of_source.get(names.source_of(source), {}).pop((target, source), None)
-        for known in (self._states, self._catching_up, self._epochs, self._ends):
+        for known in (self._states, self._catching_up, self._ends):
             known.pop((target, source), None)
 
     def rename(self, target: str, source: str, table: str, mapped: str = "") -> None:
@@ -402,7 +403,7 @@ class TableStates:
             found = self._states.get((target, source))
             if found is None or found.state in _STOPPED:
                 return False
-            self._begin(target, source, epoch)
+            found = self._begin(found, epoch)
             if end is not None:
                 self._ends[target, source] = end, _NO_EPOCH
             return self._set(found, State.CATCHING_UP).state is State.CATCHING_UP
@@ -416,15 +417,16 @@ class TableStates:
             found = self._states.get((target, source))
             if found is None or found.state not in _FOLLOWING:
                 return False
-            self._begin(target, source, epoch)
-            self._set(found, State.CATCHING_UP)
+            self._set(self._begin(found, epoch), State.CATCHING_UP)
             return True
 
-    def _begin(self, target: str, source: str, epoch: int) -> None:
-        self._epochs[target, source] = epoch
-        end, before = self._ends.get((target, source), (0, 0))
+    def _begin(self, found: TableState, epoch: int) -> TableState:
+        found = self._changed(found)
+        found.epoch = epoch
+        end, before = self._ends.get((found.target, found.source), (0, 0))
         if before > epoch:  # whoever gathers what an earlier connection brought has to stop there still
-            self._ends[target, source] = end, epoch
+            self._ends[found.target, found.source] = end, epoch
+        return found
 
     def begin_copy(self, target: str, source: str, *, hold: Callable[[], object]) -> bool:
         """Take a table that follows out of the stream, for what needs it to stand still; returns whether it followed.
@@ -446,7 +448,9 @@ class TableStates:
 
     def is_active(self, target: str, source: str, epoch: int) -> bool:
         """Whether streamed changes of this table that came with this epoch are to be applied."""
-        return self.is_streaming(target, source) and epoch >= self._epochs.get((target, source), 0)
+        with self._lock:
+            found = self._states.get((target, source))
+            return found is not None and found.state in _FOLLOWING and epoch >= found.epoch
 
     def is_streaming(self, target: str, source: str) -> bool:
         """Whether the table follows the stream."""

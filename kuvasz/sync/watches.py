@@ -72,7 +72,6 @@ class Watches:
         moving: asyncio.Lock,
     ) -> None:
         self._context = context
-        self._source_tables = context.source_tables
         self._patrol = patrol
         self._partitions = partitions
         self._publications = publications
@@ -82,6 +81,7 @@ class Watches:
         self._moving = moving
         self._standstill = Standstill(context.current)
         self._is_urgent = False  #: the next look of the patrol is
+        self._turn_s = 0.0  #: seconds that the patrol waits for its turn to look; 0: it does not
         self._patrolling: Errand | None = None  #: that has it patrol
 
     def begin(self, reader: Reader, start: Start, beside: Beside) -> None:
@@ -93,16 +93,19 @@ class Watches:
 
     def end(self) -> None:
         """Look once more while the stream lasts: the next start knows then that nothing was missing up to here."""
-        if self._patrolling is not None:
+        if self._patrolling is not None and not self._turn_s:
             self._patrolling()
 
     def patrol(self, beside: Beside) -> None:
         """Look now and then at whatever a copy depends on."""
+        self._turn_s = 0.0
         self._patrolling = beside.now_and_then("patrol", self._patrol_once, self._until_patrol_s, self._is_patrol_due)
 
     def _until_patrol_s(self) -> float | None:
         if self._context.lifetime.is_ending:
             return None
+        if self._turn_s:
+            return self._turn_s
         self._is_urgent = self._is_file_in_doubt()
         self._upgrade.note_rest()
         share = len(self._source_tables.source.tables) / _TABLES
@@ -112,13 +115,11 @@ class Watches:
         return not self._context.lifetime.is_ending
 
     async def _patrol_once(self) -> None:
-        if not self._is_urgent:
-            if self._are_all_streaming() and await self._standstill.lasts():
-                return
-            await self._context.shared.threads.turn_to_look()
+        if not await self._has_turn():
+            return
         self._standstill.begin()
         try:
-            falls = self._source_tables.gap_starts.falls
+            falls = self._context.source_tables.gap_starts.falls
             if await self._context.ask(self._look):
                 self._note_look(falls)
             if self._patrol.bare:
@@ -129,13 +130,27 @@ class Watches:
         except KuvaszError as error:  # the stream itself will tell, if it lasts
             _log.tell(Event.PATROL_FAILED, source=self._context.source.name, error=str(error))
 
+    async def _has_turn(self) -> bool:
+        """Whether to look now, and not when the errand comes round: after a while, or when the turn has come."""
+        turn_s, self._turn_s = self._turn_s, 0.0
+        if self._is_urgent or turn_s:
+            return True
+        if self._are_all_streaming() and await self._standstill.lasts():
+            return False
+        turn_s = self._context.shared.threads.turn_to_look()
+        if self._context.lifetime.is_ending:  # it does not come round any more
+            await asyncio.sleep(turn_s)
+            return True
+        self._turn_s = turn_s  # most of a thousand sources wait for it, and a task that does takes 2 kB
+        return not turn_s
+
     def _are_all_streaming(self) -> bool:
-        tables = self._source_tables
+        tables = self._context.source_tables
         return not self._preparation.unfit and all(tables.is_streaming(spec) for spec in tables.source.tables)
 
     def _is_file_in_doubt(self) -> bool:
         """Whether a table follows of whose file a look has doubts that the next one may end."""
-        tables = self._source_tables
+        tables = self._context.source_tables
         put_off = tables.put_off[Evidence.FILE]
         return bool(put_off) and any(tables.is_streaming(spec) for spec in tables.known(tuple(put_off)))
 
@@ -157,7 +172,7 @@ class Watches:
 
     def _withdraw_bare(self) -> None:
         """Publish no UPDATEs of paused tables that would fail: who waits is a person, and not the application."""
-        source_tables = self._source_tables
+        source_tables = self._context.source_tables
         seen = source_tables.known(tuple(self._patrol.bare))  # a member may have gone since
         bare = {spec.key for spec in seen if source_tables.is_paused(spec)}
         with contextlib.closing(conninfo.connect(self._context.url())) as connection, self._publications.turn:
@@ -170,7 +185,7 @@ class Watches:
         """Note up to where no table missed changes, whatever is looked at; unless another server answered since."""
         in_partitions = self._partitions.proved_lsn
         at_lsn = self._patrol.proved_lsn if in_partitions is None else min(self._patrol.proved_lsn, in_partitions)
-        if at_lsn and falls == self._source_tables.gap_starts.falls:
+        if at_lsn and falls == self._context.source_tables.gap_starts.falls:
             self._slot.looked(at_lsn)
             self._upgrade.found_whole()
             self._standstill.found(self._patrol.seen_lsn)
@@ -197,11 +212,11 @@ class Watches:
 
     async def inserts(self, reader: Reader, start: Start) -> None:
         """Begin again when the stream may name the publication of INSERTs alone, and tables wait for that."""
-        lifetime = self._context.lifetime
+        lifetime, source_tables = self._context.lifetime, self._context.source_tables
         while start.is_waiting and not lifetime.is_ending:
             await lifetime.sleep(_LOOK_S)
             from_lsn = await self._context.ask(self._publications.inserts_since)
-            if from_lsn is not None and reader.facts.confirmed_lsn >= from_lsn and not self._source_tables.is_copying:
+            if from_lsn is not None and reader.facts.confirmed_lsn >= from_lsn and not source_tables.is_copying:
                 reader.stop()
                 return
 

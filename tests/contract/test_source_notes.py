@@ -149,7 +149,7 @@ def _noted(number: int) -> dict[str, str]:
     source = SourceTable(*((f"column_{n}", (INT, TEXT)[n % 2]) for n in range(50)), key=("column_0",))
     source.oid = source.file = first
     source.uniqueness = Uniqueness(first + 5, first + 4, first + 4)
-    source.live = {n: dataclasses.replace(one, version=740 + number) for n, one in source.live.items()}
+    source.versions = dict.fromkeys(source.live, 740 + number)
     at = (1 << 32) + 98_765_432 * number
     relation = dataclasses.replace(source.catalog(), seen=Seen(lsn=at, until=at + 56))
     position = SourcePosition(

@@ -32,6 +32,7 @@ class SourceTable:
         self.hidden: frozenset[int] = frozenset()  #: what a column list of the publication leaves out
         self.list_version = 0
         self.live: dict[int, Column] = {}
+        self.versions: dict[int, int] = {}  #: by attnum
         self.attributes = 0
         for name, kind in columns or (("id", INT), ("n", INT), ("name", TEXT)):
             self.add(name, kind)
@@ -40,8 +41,9 @@ class SourceTable:
         self.clock += 1
         self.attributes += 1
         self.file += is_volatile
+        self.versions[self.attributes] = self.clock
         self.live[self.attributes] = Column(
-            name=name, pg_type=kind, attnum=self.attributes, version=self.clock, missing=default,
+            name=name, pg_type=kind, attnum=self.attributes, missing=default,
             has_default=default is not None or is_volatile, is_key=name in self.key, is_nullable=name not in self.key,
         )  # fmt: skip
         return self.attributes
@@ -49,10 +51,12 @@ class SourceTable:
     def drop(self, attnum: int) -> None:
         self.clock += 1
         del self.live[attnum]
+        del self.versions[attnum]
 
     def alter(self, attnum: int, **facts: Any) -> None:
         self.clock += 1
-        self.live[attnum] = dataclasses.replace(self.live[attnum], version=self.clock, **facts)
+        self.versions[attnum] = self.clock
+        self.live[attnum] = dataclasses.replace(self.live[attnum], **facts)
 
     def rewrite(self) -> None:
         self.file += 1
@@ -73,6 +77,7 @@ class SourceTable:
             dropped=tuple(number for number in range(1, self.attributes + 1) if number not in self.live),
             sent=tuple(sorted(self.live.keys() - self.hidden)) if self.list_version else None,
             list_version=self.list_version, uniqueness=self.uniqueness, seen=Seen(lsn=self.lsn, until=self.lsn),
+            versions=tuple(self.versions.get(number, 0) for number in range(1, self.attributes + 1)),
         )  # fmt: skip
 
     def begin(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from kuvasz.errors import SchemaError
@@ -51,7 +52,8 @@ class SourceRules:
         """
         now, noted = rule.of(target, numbers, is_own_alone=feed.is_own_alone), self.noted(feed.source)
         is_there = self._keeps_rows(target, feed.source)
-        self._now[feed.source] = rule.beside(noted, now, keeps_rows=target.keeps_rows) if is_there else now
+        rule_now = rule.beside(noted, now, keeps_rows=target.keeps_rows) if is_there else now
+        self._now[feed.source] = sys.intern(rule_now)  # one text for all sources of a fleet
         return rule.why_copy(noted, now, target, feed) if is_there else ""
 
     def is_mixed(self, source: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -211,7 +212,8 @@ def _sids(data: Mapping[str, Any], sid_id: int | None) -> tuple[str, str] | None
     low, high = bounds
     if low is None or high is None:
         return None
-    return bytes.fromhex(low).decode(), bytes.fromhex(high).decode()
+    # Most files are of one source, which has many.
+    return sys.intern(bytes.fromhex(low).decode()), sys.intern(bytes.fromhex(high).decode())
 
 
 def read_dead(properties: Mapping[str, str], data_path: str, deletes: Iterable[str]) -> BitMap64:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError
@@ -359,7 +360,8 @@ class JvmCalls:
         if found is None:
             return None
         location, _, text = bytes(found).partition(b"\n")
-        return location.decode(), json.loads(text)
+        # Each source has names of its own, and they are the same in all of its tables.
+        return location.decode(), {sys.intern(name): value for name, value in json.loads(text).items()}
 
     def property_of(self, handle: Any, name: str) -> str | None:  # noqa: ANN401
         """Return one table property."""

@@ -441,6 +441,7 @@ def _table(row: Row, catalog: _Catalog) -> SourceTable:
             leaf_files=_leaf_files(leaves), uniqueness=chosen.uniqueness,
             generated=_columns(row.oid, catalog, chosen, are_generated=True), sent=_sent(row.oid, catalog),
             list_version=catalog.lists[row.oid].version if row.oid in catalog.lists else 0,
+            versions=_versions(row.attributes, catalog.columns.get(row.oid, ())),
         ),
         kind=_kind(row), page_bytes=row.page_bytes, row_estimate=_estimate(leaves or (row,)),
         primary_key=next((index.columns for index in indexes if index.is_primary), ()),
@@ -550,17 +551,30 @@ def _sent(oid: int, catalog: _Catalog) -> tuple[int, ...] | None:
     return tuple(one.attnum for one in catalog.columns.get(oid, ()) if one.is_stored or not one.is_generated)
 
 
+def _versions(attributes: int, columns: Sequence[Row]) -> tuple[int, ...]:
+    numbers: dict[int, int] = {}  # those of one transaction are one object
+    found = {row.attnum: numbers.setdefault(row.version, row.version) for row in columns}
+    return tuple(found.get(attnum, 0) for attnum in range(1, attributes + 1))
+
+
 def _columns(oid: int, catalog: _Catalog, chosen: Key, *, are_generated: bool = False) -> tuple[Column, ...]:
-    return tuple(
+    columns = tuple(
         Column(
             name=sys.intern(row.name), pg_type=catalog.types[row.type], typmod=row.typmod,
             is_key=row.name in chosen.columns, attnum=row.attnum, is_nullable=not row.is_not_null,
-            is_grid=row.is_grid, has_default=row.has_default, version=row.version,
+            is_grid=row.is_grid, has_default=row.has_default,
             missing=catalog.missing.get((oid, row.name), _missing(row)),
             facts=catalog.facts.get(row.type, ()),
         )
         for row in catalog.columns.get(oid, ()) if row.is_generated is are_generated
     )  # fmt: skip
+    return _alike(columns)
+
+
+@functools.lru_cache(maxsize=_MOST_ALIKE)
+def _alike(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns of a table that were given first; of thousands of sources that are alike they are one."""
+    return columns
 
 
 def _indexes(catalog: _Catalog, oid: int) -> list[UniqueIndex]:

@@ -35,7 +35,9 @@ class CaveatLog:
                 continue
             # A collapse of the map may take in what is not seen yet.
             now = caveats.of(spec, found[spec.table], [source, self._mapped])
-            told, self._told[spec.key] = self._told.get(spec.key, []), now
+            told = self._told.pop(spec.key, [])
+            if now:
+                self._told[spec.key] = now
             for caveat in now:
                 if caveat not in told:
                     _log.tell(

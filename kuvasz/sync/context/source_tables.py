@@ -34,8 +34,9 @@ class SourceTables:
     """
 
     def __init__(self, source: Source, lake: Lake, states: TableStates, progress: Progress) -> None:
+        tables = tuple(spec for spec in source.tables if not spec.is_collapse)
         #: with the tables that its collapses take in, as last seen
-        self.source = dataclasses.replace(source, tables=tuple(s for s in source.tables if not s.is_collapse))
+        self.source = source if tables == source.tables else dataclasses.replace(source, tables=tables)
         self.tables: dict[str, SourceTable] = {}  #: usable ones, as last seen, by `SourceTableSpec.key`
         self.misfits: dict[str, SourceTable] = {}  #: those whose map entry is wrong, as last seen, by key
         #: those of which a look, or the stream, has doubts that a later look ends, by key

@@ -115,12 +115,15 @@ class SourceThreads:
         """Return the permits to wait for a snapshot at a server, or with one for the turn to copy."""
         return self._servers[server].snapshots
 
-    async def turn_to_look(self) -> None:
-        """Wait for the turn to look at a source that nobody waits for: a thousand sources are no load by that."""
+    def turn_to_look(self) -> float:
+        """Return the seconds until the turn to look at a source that nobody waits for.
+
+        It is nobody else's from now on: a thousand sources are no load by that.
+        """
         now = asyncio.get_running_loop().time()
         begin = max(now, self._looks_at)
         self._looks_at = begin + _APART_S
-        await asyncio.sleep(begin - now)
+        return begin - now
 
     async def run(self, server: str, function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Run a function that asks a server.

@@ -56,8 +56,7 @@ class Patrol:
     def __init__(
         self, context: SourceContext, looks: LastLooks, watch: SchemaWatch, rewrites: RewriteWatch
     ) -> None:  # fmt: skip
-        self._source = context.source.name
-        self._publications = publications_of(context.source)
+        self._source = context.source
         self._source_tables = context.source_tables
         self._troubles = context.troubles
         self._caveats = context.caveats
@@ -125,7 +124,7 @@ class Patrol:
         found: dict[TableName, SourceTable] = {}
         for place in range(0, len(names), _AT_ONCE):
             begun = time.monotonic()
-            found |= tables(connection, names[place : place + _AT_ONCE], self._publications)
+            found |= tables(connection, names[place : place + _AT_ONCE], publications_of(self._source))
             if place + _AT_ONCE < len(names):
                 time.sleep(min(time.monotonic() - begun, _LONGEST_REST_S))
         return found
@@ -144,12 +143,12 @@ class Patrol:
             if table is None or table.relation.oid != oid:
                 spec, seen, _ = self._watch.see(round_.connection, spec, oid, 0)
                 table = seen.table
-            usable = eligibility.checked(self._source, spec, table)
+            usable = eligibility.checked(self._source.name, spec, table)
             self._refuse_keyless(spec, table)
             if is_streaming and not is_unfit and self._has_changed(spec, table, round_):
                 self._watch.catch_up(spec, usable, round_.looks.get(usable.relation.oid))
         except LakeError as error:  # the next round tries again
-            _log.tell(Event.PATROL_FAILED_AT_TABLE, source=self._source, table=str(spec.table), error=str(error))
+            _log.tell(Event.PATROL_FAILED_AT_TABLE, source=self._source.name, table=str(spec.table), error=str(error))
         except TableError as error:
             self._looks.drop(oid)
             if not is_unfit:
@@ -158,7 +157,7 @@ class Patrol:
         except SourceError:
             raise
         except Exception as error:  # noqa: BLE001 (one table's, whatever it is)
-            self._troubles.stop(spec, unforeseen(self._source, spec, error, is_ending=self._lifetime.is_ending))
+            self._troubles.stop(spec, unforeseen(self._source.name, spec, error, is_ending=self._lifetime.is_ending))
             return False
         return is_unfit
 
@@ -177,7 +176,7 @@ class Patrol:
         if table is None or seen is None or seen.table is None:
             return False
         try:
-            return fingerprint.of(eligibility.checked(self._source, spec, table)) != fingerprint.of(seen.table)
+            return fingerprint.of(eligibility.checked(self._source.name, spec, table)) != fingerprint.of(seen.table)
         except TableError:  # it is in error for what it is
             return False
 
@@ -188,7 +187,7 @@ class Patrol:
         """
         if table is None or not self._has_lost_identity(spec, table):
             return
-        message = f"{place_of(self._source, spec.table)}: it has lost what identifies its rows"
+        message = f"{place_of(self._source.name, spec.table)}: it has lost what identifies its rows"
         raise SchemaError(f"{message}: {table.why_no_key}", hint=table.mend or None)
 
     def _is_bare(self, spec: SourceTableSpec, table: SourceTable | None) -> bool:

@@ -71,7 +71,6 @@ class SchemaWatch:
     def __init__(self, context: SourceContext, looks: LastLooks, approvals: Approvals) -> None:
         self._source = context.source
         self._url = context.url
-        self._publications = publications_of(context.source)
         self._lake = context.shared.lake
         self._source_tables = context.source_tables
         self._troubles = context.troubles
@@ -152,12 +151,12 @@ class SchemaWatch:
             SourceError: The catalog cannot be read.
             SchemaError: Another table has its name.
         """
-        seen, others = look(connection, spec.table, oid, xid, self._publications, beside)
+        seen, others = look(connection, spec.table, oid, xid, publications_of(self._source), beside)
         is_free = seen.table is None or seen.table.kind is TableKind.OTHER
         if seen.moved is not None and (spec.member or is_free):
             renamed = dataclasses.replace(spec, table=seen.moved)
             spec = renamed if spec.member else self._source_tables.rename(spec, seen.moved)
-            seen, _ = look(connection, spec.table, oid, xid, self._publications)
+            seen, _ = look(connection, spec.table, oid, xid, publications_of(self._source))
         if seen.table is not None and oid not in (0, seen.table.relation.oid):
             raise replaced(self._source, spec, None if seen.moved is None else str(seen.moved))
         return spec, seen, others

@@ -118,7 +118,8 @@ def wide(source: int, columns: int = 50) -> SourceColumns:
     for number, column in table.live.items():
         fine = {"facts": facts} if column.pg_type is mood else {}
         more = {"typmod": numeric(12, 2)} if column.pg_type is NUMERIC else {}
-        table.live[number] = dataclasses.replace(column, version=700 + source, **fine, **more)
+        table.live[number] = dataclasses.replace(column, **fine, **more)
+    table.versions = dict.fromkeys(table.live, 700 + source)
     table.lsn = (source << 24) + 1_234_567
     relation = dataclasses.replace(
         table.catalog(), seen=Seen(lsn=table.lsn, until=table.lsn + 56, running=frozenset({700 + source}))

@@ -120,7 +120,7 @@ def test_a_transaction_that_replaces_a_column_itself_may_have_written_before_or_
     history.table.drop(3)
     history.table.add("name", TEXT)
     after = history.table.message()
-    (added,) = (column.version for column in history.table.live.values() if column.attnum == 4)
+    added = history.table.versions[4]
     time = Time.of(history.table.begin()[0], added)
     assert history.answer((before, time)) == history.answer((after, time)) == Answer(is_open=True)
 

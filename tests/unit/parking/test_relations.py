@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kuvasz.model import Column, PgType, Relation, ReplicaIdentity, TableName, Uniqueness
@@ -19,7 +21,6 @@ def test_a_relation_comes_back_as_it_was(kind: PgType) -> None:
             pg_type=kind,
             typmod=7,
             missing="a",
-            version=3,
             is_grid=True,
             has_default=True,
             facts=("a", "b"),
@@ -30,6 +31,16 @@ def test_a_relation_comes_back_as_it_was(kind: PgType) -> None:
         file=5, attributes=4, dropped=(2, 3), leaf_files=7, uniqueness=Uniqueness(3, 2, 1),
     )  # fmt: skip
     assert relations.parse(relations.render(relation)) == relation
+
+
+def test_a_relation_of_an_earlier_version_comes_back() -> None:
+    relation = Relation(
+        oid=16385, table=TableName(schema="public", name="a"), identity=ReplicaIdentity.DEFAULT,
+        columns=(Column(name="id", pg_type=TEXT),),
+    )  # fmt: skip
+    found = json.loads(relations.render(relation))
+    found["columns"][0]["version"] = 0  # which stood there
+    assert relations.parse(json.dumps(found).encode()) == relation
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"table": 1}'])

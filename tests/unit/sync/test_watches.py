@@ -183,6 +183,24 @@ def test_a_table_that_has_gone_since_the_look_is_no_mistake(world: World) -> Non
     assert set(world.source_tables.tables) == {world.items.key, world.others.key}
 
 
+def test_no_task_waits_for_the_turn_to_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand sources most do, nearly all the time."""
+    turns, tasks = iter([0.2, 0.0]), list[str]()
+    monkeypatch.setattr(world.shared.threads, "turn_to_look", lambda: next(turns, 1000.0))
+
+    def is_waiting_for_long() -> bool:
+        if world.watches._turn_s:
+            tasks.extend(task.get_name() for task in asyncio.all_tasks())
+        return world.watches._turn_s == 1000
+
+    began_at = time.monotonic()
+    live(world, world.watches.patrol, is_waiting_for_long)
+    assert time.monotonic() > began_at + 0.2
+    assert tasks.count("patrol kuvasz") <= 2, "as it begins to look"
+    assert len(tasks) > 20
+    assert world.looked == ["tables", "publications"] * 2, "when the turn has come, and at once; not as it ends"
+
+
 @pytest.mark.parametrize("is_following", [True, False])
 def test_what_a_start_has_doubts_of_is_looked_at_soon(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_following: bool

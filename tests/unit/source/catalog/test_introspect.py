@@ -107,6 +107,19 @@ def test_a_table_is_what_its_rows_say(server: Server) -> None:
     assert (found.why_unsupported, found.is_logged, found.can_update) == ("", True, True)
 
 
+def test_columns_that_are_alike_are_one_object_whatever_their_servers_number_them_by(server: Server) -> None:
+    one = server.load().relation
+    server.columns = [column("id", 1, type=INT8, is_not_null=True), column("body", 3, version=2)]
+    server.tables[0].attributes, server.tables[0].oid = 3, 1
+    other = server.load().relation
+    server.columns = [column("id", 1, type=INT8, is_not_null=True, version=7), column("body", 2, version=9)]
+    server.tables[0].attributes = 2
+    again = server.load().relation
+    assert one.columns is again.columns
+    assert [tuple(map(of.version_of, of.columns)) for of in (one, other, again)] == [(1, 1), (1, 2), (7, 9)]
+    assert (other.versions, one == again) == ((1, 0, 2), False)
+
+
 def test_a_table_that_was_never_analysed_has_no_estimate(server: Server) -> None:
     server.tables[0].tuples = -1.0
     assert server.load().row_estimate is None

@@ -3,8 +3,6 @@ from __future__ import annotations
 import asyncio
 import threading
 
-import pytest
-
 from kuvasz.sync.context.source_threads import SourceThreads, Turn
 
 
@@ -151,18 +149,11 @@ def test_a_server_is_asked_a_few_things_at_a_time() -> None:
     assert most == 8
 
 
-def test_looks_that_nobody_waits_for_begin_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
-
-    async def run() -> None:
+def test_looks_that_nobody_waits_for_begin_one_after_another() -> None:
+    async def run() -> list[float]:
         threads = SourceThreads()
-        monkeypatch.setattr("kuvasz.sync.context.source_threads.asyncio.sleep", sleep)
-        for _ in range(3):
-            await threads.turn_to_look()
+        return [threads.turn_to_look() for _ in range(3)]
 
-    asyncio.run(run())
-    assert waited[0] == 0
-    assert 0 < waited[1] < waited[2]
+    first, second, third = asyncio.run(run())
+    assert first == 0
+    assert 0 < second < third
