@@ -252,7 +252,7 @@ def test_a_table_with_nothing_to_go_by_is_replicated_by_its_inserts(
         assert sorted(row[0] for row in pipeline.rows("more")) == [1, 2]
 
 
-@pytest.mark.parametrize("server", ["postgres16", "postgres18"])
+@pytest.mark.parametrize("server", ["postgres16", pytest.param("postgres18", marks=pytest.mark.slow)])
 def test_the_second_publication_comes_later_than_the_slot(
     request: pytest.FixtureRequest, lake_folder: LakeFolder, server: str
 ) -> None:

@@ -36,7 +36,9 @@ UTC = datetime.UTC
 LAST = datetime.datetime.max  # noqa: DTZ901
 
 
-@pytest.fixture(params=[pytest.param("postgres16", marks=pytest.mark.slow), "postgres18", "postgres17"])
+@pytest.fixture(
+    params=["postgres18", *(pytest.param(one, marks=pytest.mark.slow) for one in ("postgres16", "postgres17"))]
+)
 def typed(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A database with the types of the table, on each server."""
     created = create_database(request.getfixturevalue(request.param))
@@ -165,7 +167,9 @@ WHOLE = [pytest.param(server, True, marks=pytest.mark.slow) for server in ("post
 
 
 @pytest.mark.parametrize(
-    ("typed", "is_whole"), [("postgres18", False), ("postgres17", False), *WHOLE], indirect=["typed"]
+    ("typed", "is_whole"),
+    [("postgres18", False), pytest.param("postgres17", False, marks=pytest.mark.slow), *WHOLE],
+    indirect=["typed"],
 )
 def test_keys_of_every_type(typed: Database, lake_folder: LakeFolder, *, is_whole: bool) -> None:
     """Rows are found again by keys of every type, by an index that was lost as well."""
