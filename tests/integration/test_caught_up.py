@@ -69,7 +69,7 @@ MARCH = "INSERT INTO events SELECT i, date '2024-03-01', 0 FROM generate_series(
 @pytest.mark.parametrize(
     ("kind", "steps"),
     [
-        ("history", ["TRUNCATE events_2"]),
+        pytest.param("history", ["TRUNCATE events_2"], marks=pytest.mark.slow),
         ("changelog", ["TRUNCATE events_2"]),
         ("clone", [PARTITION, MARCH, "DROP TABLE events_3"]),
     ],
@@ -171,7 +171,9 @@ def test_rows_of_partitions_that_were_kept_go_once_the_map_says_so_no_more(
             job.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=("id", "day"))
 
 
-@pytest.mark.parametrize("change", ["UPDATE events SET id = id + 1000", "DELETE FROM events"])
+@pytest.mark.parametrize(
+    "change", [pytest.param("UPDATE events SET id = id + 1000", marks=pytest.mark.slow), "DELETE FROM events"]
+)
 def test_a_partition_that_told_its_rows_by_other_columns_for_a_while(
     database: Database, lake_folder: LakeFolder, change: str
 ) -> None:

@@ -65,7 +65,9 @@ def test_one_key_changed_many_times_in_one_transaction(database: Database, lake_
 
 
 # Slow: under FULL test_expressions.py keeps such values with each run.
-@pytest.mark.parametrize("identity", ["DEFAULT", pytest.param("FULL", marks=pytest.mark.slow), "USING INDEX other"])
+@pytest.mark.parametrize(
+    "identity", ["DEFAULT", *(pytest.param(one, marks=pytest.mark.slow) for one in ("FULL", "USING INDEX other"))]
+)
 def test_unchanged_large_values_are_kept(database: Database, lake_folder: LakeFolder, identity: str) -> None:
     database.execute(
         "CREATE TABLE docs (id int PRIMARY KEY, code text NOT NULL, n int, body text, extra bytea, tags text[])"

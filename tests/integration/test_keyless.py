@@ -69,7 +69,7 @@ def test_a_column_with_a_default_that_came_while_the_table_was_not_in_the_map(
     ("sid", "lose_index"),
     [
         ("eu", False),
-        (None, True),
+        pytest.param(None, True, marks=pytest.mark.slow),
         pytest.param(None, False, marks=pytest.mark.slow),
         pytest.param("eu", True, marks=pytest.mark.slow),
     ],

@@ -98,7 +98,7 @@ def test_a_rollback_stops_the_table_and_a_copy_brings_it_back(filled: Database, 
         assert_equal(pipeline, filled)
 
 
-@pytest.mark.parametrize("what", ["rolled back", "dropped"])
+@pytest.mark.parametrize("what", ["rolled back", pytest.param("dropped", marks=pytest.mark.slow)])
 def test_a_table_of_which_nothing_comes_does_not_stream_on(
     filled: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

@@ -120,7 +120,7 @@ def test_what_is_parked_survives_restarts(database: Database, lake_folder: LakeF
         assert_equal(pipeline, database, "items", "others")
 
 
-@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize("is_running", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_older_state_folder_that_is_put_back_is_told_by_the_slot(
     database: Database, lake_folder: LakeFolder, *, is_running: bool
 ) -> None:

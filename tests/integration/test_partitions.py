@@ -691,7 +691,7 @@ def test_a_table_that_becomes_a_partition_of_what_is_published(
         wait_same(pipeline, database, *tables)
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_partition_of_the_map_whose_root_someone_publishes(
     database: Database, lake_folder: LakeFolder, quick: None, *, is_running: bool
 ) -> None:
