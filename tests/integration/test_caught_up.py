@@ -127,6 +127,8 @@ def test_what_was_written_without_wal_between_two_jobs_is_mended_or_told(
         assert sorted(row[:2] for row in now) == sorted(database.execute("SELECT * FROM history"))
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_rows_written_under_another_name_of_a_label_show_what_their_source_does(
     database: Database, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture
 ) -> None:

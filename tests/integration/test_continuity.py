@@ -62,6 +62,8 @@ def change(database: Database, table: str, value: int) -> None:
 # Renamed
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "is_for_all", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["own publication", "for all tables"]
 )
@@ -114,6 +116,8 @@ def test_a_table_that_takes_the_name_of_another_is_not_stopped_by_what_that_one_
         assert_same(pipeline, database, "items", "others")
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_a_table_renamed_while_it_streams_is_followed(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,6 +236,8 @@ def test_a_table_that_another_target_has_copied_goes_on_with_its_own(
 # Out of the map, or not fit for a while
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["clone", pytest.param("append", marks=pytest.mark.slow)])
 def test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told(
     database: Database, lake_folder: LakeFolder, kind: str
@@ -527,6 +533,8 @@ def miss(database: Database, way: str) -> int:
     return deleted
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", ["table", *(pytest.param(way, marks=pytest.mark.slow) for way in ("operations", "filter"))]
 )

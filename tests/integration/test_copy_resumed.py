@@ -228,6 +228,8 @@ def killed_in_the_middle(database: Database, process: Process, rows: int, *, aft
     return resumed
 
 
+# Slow: a copy is killed in test_crash.py, and cut off and gone on with above.
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_kill_repeats_the_parts_that_were_being_read(
     database: Database, new_process: Callable[..., Process]

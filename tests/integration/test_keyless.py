@@ -124,6 +124,8 @@ def test_whole_rows_in_a_transaction_in_parts_and_with_a_new_column(
         pipeline.assert_equal("bare", source_rows(database.url, "bare", sid="eu"), key=("n",))
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_whole_rows_of_a_large_transaction_while_another_source_is_looked_at(
     database: Database, postgres18: EmbeddedPostgres, lake_folder: LakeFolder
 ) -> None:

@@ -78,6 +78,8 @@ def roll_back(lake: LakeFolder, to: int = 1) -> None:
     table.manageSnapshots().rollbackTo(rows.collect()[to].snapshot_id).commit()
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_a_rollback_stops_the_table_and_a_copy_brings_it_back(filled: Database, lake_folder: LakeFolder) -> None:
     config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
     with Pipeline(config, lake_folder) as pipeline:

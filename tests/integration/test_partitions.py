@@ -519,6 +519,8 @@ def loaded(pipeline: Pipeline, table: str) -> int:
     return sum(1 for row in pipeline.rows(table) if 1000 < row[0] < 1051)
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["live", pytest.param("down", marks=pytest.mark.slow)])
 def test_rows_that_a_partition_got_without_wal_are_not_lost_without_a_word(
     database: Database, lake_folder: LakeFolder, quick: None, when: str

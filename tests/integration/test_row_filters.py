@@ -251,6 +251,8 @@ def test_a_row_filter_beside_a_list_of_columns(database: Database, lake_folder: 
             assert found == set(database.execute("SELECT id, region, n FROM deeds WHERE id > 20 AND region <> 'out'"))
 
 
+# Slow: below filters come and go while rows are written all the time.
+@pytest.mark.slow
 def test_a_table_that_follows_gets_a_row_filter_and_misses_nothing(
     database: Database, lake_folder: LakeFolder, told: Callable[[str], int]
 ) -> None:

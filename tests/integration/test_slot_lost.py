@@ -217,7 +217,7 @@ def write_wal(database: Database) -> None:
     ("policy", "is_applied"),
     [
         pytest.param("resync", False, id="resync-keepalives"),
-        pytest.param("repair", True, id="repair-rows"),
+        pytest.param("repair", True, id="repair-rows", marks=pytest.mark.slow),
         pytest.param("resync", True, id="resync-rows", marks=pytest.mark.slow),
         pytest.param("repair", False, id="repair-keepalives", marks=pytest.mark.slow),
     ],
