@@ -269,6 +269,8 @@ def test_what_would_lose_the_past_stops_the_table(
                     assert {row[found.columns.index("id")] for row in found.rows} >= {1, 2}, (case, table_type)
 
 
+# Slow: test_evolve_sources.py has it of clones, test_accounted_for.py of two sources.
+@pytest.mark.slow
 def test_one_source_of_three_changes_before_the_others(
     database: Database, postgres18: object, lake_folder: LakeFolder
 ) -> None:

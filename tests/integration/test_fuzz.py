@@ -115,8 +115,9 @@ def test_programs_that_are_the_same_each_time(postgres18: EmbeddedPostgres, spar
     assert any(run(postgres18, spark_session, seed) for _ in range(2)), "no table stopped"
 
 
-@pytest.mark.parametrize("seed", [39, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (67, 122))])
-@pytest.mark.parametrize("catalog", [pytest.param("postgres_catalog", marks=pytest.mark.slow), "rest_catalog"])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [39, 67, 122])
+@pytest.mark.parametrize("catalog", ["postgres_catalog", "rest_catalog"])
 def test_the_same_programs_behind_another_catalog(
     request: pytest.FixtureRequest, postgres18: EmbeddedPostgres, catalog: str, seed: int
 ) -> None:

@@ -382,6 +382,8 @@ def shown(pipeline: Pipeline, target: str) -> list[tuple]:
     return found if target == "changelog" else sorted(found)
 
 
+# Slow: test_tenants.py has the same verbs by sid.
+@pytest.mark.slow
 def test_the_verbs_know_members(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     config = lake_folder.config(group({"eu": database}, MAP))
     (finding,) = [one for one in check.findings(config) if one.check == "members"]

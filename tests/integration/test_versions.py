@@ -199,7 +199,7 @@ def test_no_update_of_the_source_fails_for_generated_columns_that_are_not_publis
             assert sorted(pipeline.rows(table)) == sorted(database.execute(f"SELECT id, n FROM {table}"))
 
 
-@pytest.mark.parametrize("origin", ["none", "any"])
+@pytest.mark.parametrize("origin", ["none", pytest.param("any", marks=pytest.mark.slow)])
 def test_rows_that_the_source_has_from_another_server_arrive(
     database: Database, postgres17: EmbeddedPostgres, lake_folder: LakeFolder, origin: str
 ) -> None:
