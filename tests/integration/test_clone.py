@@ -216,6 +216,8 @@ def test_restart_goes_on_where_it_was_and_commits_nothing_twice(database: Databa
         assert pipeline.snapshots("items") == commits
 
 
+# Slow: test_history.py, test_append.py and test_changelog.py go on without one.
+@pytest.mark.slow
 def test_the_index_may_be_deleted_between_runs(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(
         "CREATE TABLE items (code text, part numeric(5,1), day date, n int, PRIMARY KEY (code, part, day))"
@@ -237,6 +239,8 @@ def test_the_index_may_be_deleted_between_runs(database: Database, lake_folder: 
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("code", "part", "day"))
 
 
+# Slow: acceptance/test_live_map.py has a process do so.
+@pytest.mark.slow
 def test_a_table_added_to_the_map_is_copied_while_the_rest_streams(
     database: Database, lake_folder: LakeFolder
 ) -> None:

@@ -319,6 +319,8 @@ def test_what_came_while_kuvasz_ran_in_between_goes_as_well(
     assert receipt["tables"]["shop.items"]["rows"] == 2
 
 
+# Slow: rejected rows are found and erased, over kills, below.
+@pytest.mark.slow
 def test_rejected_rows_are_found_by_a_key_that_does_not_fit_and_others_are_told(
     database: Database, lake_folder: LakeFolder
 ) -> None:

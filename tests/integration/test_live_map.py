@@ -303,6 +303,8 @@ def test_a_table_in_error_that_leaves_the_map_holds_nothing(database: Database, 
         world.assert_equal(eu, "items", "others")
 
 
+# Slow: test_layout.py has other layouts from start to start, and other changes are taken over here.
+@pytest.mark.slow
 def test_a_table_is_laid_out_otherwise_and_its_rows_stay(
     database: Database, second: Database, lake_folder: LakeFolder
 ) -> None:

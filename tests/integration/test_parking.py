@@ -181,6 +181,8 @@ def test_a_table_whose_parked_changes_are_gone_says_so_until_it_is_copied_again(
         assert_equal(pipeline, database, "items", "others")
 
 
+# Slow: one in error does so as well.
+@pytest.mark.slow
 def test_a_paused_table_whose_parked_changes_are_gone_says_so_at_once(
     database: Database, lake_folder: LakeFolder
 ) -> None:

@@ -117,6 +117,8 @@ def test_rows_that_an_old_server_may_not_stream_are_from_before(old: Database) -
         session.execute("SELECT pg_drop_replication_slot('kuvasz_new')")
 
 
+# Slow: what becomes of partitions while kuvasz streams reaches the lake above.
+@pytest.mark.slow
 def test_partitions_come_and_go_behind_the_back_of_a_stream(
     old: Database, lake_folder: LakeFolder, quick: None
 ) -> None:
