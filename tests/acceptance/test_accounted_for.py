@@ -357,12 +357,16 @@ def reading(scene: Scene, spark_session: SparkSession) -> SparkSession:
     return session
 
 
+# Slow: the tests above compare every row, and test_verify.py has `verify` find what differs in every type.
+@pytest.mark.slow
 def test_verify_finds_no_difference_either(scene: Scene, reading: SparkSession) -> None:
     reports = verify.reports(load(scene.process.map, {}).config, session=reading)
     assert len(reports) == len(scene.states)
     assert [one for one in reports if (one.left, one.error) != (0, "")] == []
 
 
+# Slow: so do the tests of pipelines, of every type and after every mishap of one table.
+@pytest.mark.slow
 def test_spark_reads_the_same_rows(scene: Scene, reading: SparkSession) -> None:
     for mishap in MISHAPS.values():
         for target in mishap.views:

@@ -168,6 +168,8 @@ def test_a_slot_lost_while_streaming_ends_with_5(database: Database, lake_folder
 # --- tables
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_a_table_that_left_the_publication_is_copied_again(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(ITEMS)
     database.execute(FILL)
@@ -227,6 +229,8 @@ def test_a_target_with_another_type_stops_its_table_alone(database: Database, la
 # --- other writers
 
 
+# Slow: contract tests of two writers and of other engines have each step of it.
+@pytest.mark.slow
 def test_it_goes_on_beside_another_writer(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(ITEMS)
     database.execute(FILL)

@@ -104,6 +104,8 @@ def settled(pipeline: MemoryPipeline, database: Database) -> None:
     assert not pipeline.errors()
 
 
+# Slow: they are cut in the middle of anything above.
+@pytest.mark.slow
 def test_connections_that_are_cut_again_and_again(
     pipeline: MemoryPipeline, network: Proxy, database: Database
 ) -> None:
@@ -142,7 +144,9 @@ def test_a_connection_that_swallows_everything_is_given_up(
     settled(pipeline, database)
 
 
-@pytest.mark.parametrize("is_plain", [True, False], ids=["from the socket", "through libpq"])
+@pytest.mark.parametrize(
+    "is_plain", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["from the socket", "through libpq"]
+)
 def test_a_copy_whose_bytes_are_swallowed_is_given_up_and_made_again(
     pipeline: MemoryPipeline,
     network: Proxy,
@@ -185,7 +189,9 @@ def vanish(address: str) -> None:
         pytest.skip("no route can be changed here")
 
 
-@pytest.mark.parametrize("is_plain", [True, False], ids=["from the socket", "through libpq"])
+@pytest.mark.parametrize(
+    "is_plain", [pytest.param(True, marks=pytest.mark.slow), False], ids=["from the socket", "through libpq"]
+)
 def test_a_copy_whose_source_is_gone_without_a_word_is_given_up(
     database: Database, far_address: str, monkeypatch: pytest.MonkeyPatch, is_plain: bool
 ) -> None:

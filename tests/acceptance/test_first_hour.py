@@ -108,10 +108,15 @@ def us(postgres16: EmbeddedPostgres) -> Iterator[Database]:
         yield database
 
 
+def begun(shop: Database, folder: Path) -> Walk:
+    """Begin as README does, with the first of its maps."""
+    return Walk(folder, printed("yaml")[0].replace("@eu1/", f"@127.0.0.1:{shop.server.port}/"), EU_PW="any")
+
+
 @pytest.mark.timeout(900)
 def test_the_first_hour(shop: Database, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     role, _, made = printed("sql")[:3]
-    walk = Walk(tmp_path, printed("yaml")[0].replace("@eu1/", f"@127.0.0.1:{shop.server.port}/"), EU_PW="any")
+    walk = begun(shop, tmp_path)
     assert walk.kuvasz("check").returncode == 3, "there is no such role yet"
     for statements in (role, made):
         carry_out(statements, shop)
@@ -137,11 +142,23 @@ def test_the_first_hour(shop: Database, tmp_path: Path, record_property: Callabl
 
 
 def read_as_printed(walk: Walk) -> None:
-    """Read the lake as docs/reading.md does: by PyIceberg, all tables together, and by a Spark of one's own."""
-    by_pyiceberg, by_spark, together = printed("python", ROOT / "docs" / "reading.md")
+    """Read the lake as docs/reading.md does: by PyIceberg, and all tables together."""
+    by_pyiceberg, _, together = printed("python", ROOT / "docs" / "reading.md")
     asked = "print([one.scan().count() for one in load_together(lake, ['shop.customers', 'shop.orders'])])"
     rows = walk.run("-c", f"{by_pyiceberg}\n{together}\n{asked}", where=walk.folder)
     assert rows.stdout == "[2, 0]\n", rows.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_spark_of_ones_own_reads_the_lake_as_printed(shop: Database, tmp_path: Path) -> None:
+    role, _, made = printed("sql")[:3]
+    walk = begun(shop, tmp_path)
+    for statements in (role, made):
+        carry_out(statements, shop)
+    started = walk.kuvasz("--until-caught-up")
+    assert started.returncode == 0, started.stderr
+    _, by_spark, _ = printed("python", ROOT / "docs" / "reading.md")
     packages = re.search(r'"spark\.jars\.packages",\s*"([^"]*)"', by_spark)
     assert packages is not None
     assert tuple(packages[1].split(",")) == versions.CORE
@@ -149,6 +166,7 @@ def read_as_printed(walk: Walk) -> None:
     here = f'"spark.driver.extraClassPath", "{jars.class_path(versions.CORE)}"'
     shown = walk.run("-c", by_spark.replace(packages[0], here), where=walk.folder)
     assert re.findall(r"\|\s*(Ann|Ben)\|", shown.stdout) == ["Ann", "Ben"], shown.stderr
+    walk.kuvasz("cleanup", "--yes")
 
 
 #: README's map names these, which are not here: servers, an object store, and certificates of the servers.

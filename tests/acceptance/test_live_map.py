@@ -49,7 +49,10 @@ def test_a_running_process_goes_by_what_its_map_has_now(  # noqa: PLR0915 (one l
         create_tables(one)
         fill_tables(one)
     eu, both = {"eu": database}, {"eu": database, "us": second}
-    process = new_process(group(eu, {"items": None}), address="127.0.0.1:0")
+    # Commits come seldom: the tests beside this one need the processors, too.
+    process = new_process(
+        group(eu, {"items": None}), address="127.0.0.1:0", pipeline={"commit_interval": "500ms"}
+    )  # fmt: skip
     with Load(database, 1), Load(second, 2):
         process.start()
         process.wait_event("committed", 5)

@@ -18,7 +18,7 @@ from tests.support.outages import coordinator_away
 from tests.support.postgres import Database
 from tests.support.process import Process
 
-# Slow: in test_kept_indexes.py the one that replicates is killed, and the other one gives back, with larger tables.
+# Slow: in test_kept_indexes.py the one that replicates is killed with each run, with larger tables.
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 LEASE_S = 8

@@ -139,7 +139,7 @@ def test_none_changes_where_another_writer_came_first_until_it_is_written_upon_t
     assert group.unnamed() == set(), "what was written for the first attempt is removed"
 
 
-@pytest.mark.parametrize("format_version", [2, 3])
+@pytest.mark.parametrize("format_version", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_so_it_is_on_a_branch_in_either_format(folder: LakeFolder, format_version: int) -> None:
     folder.format_version = format_version
     group = Group(folder, branch="audit")
@@ -198,8 +198,18 @@ UNCLEAR = {
 }
 
 
-@pytest.mark.parametrize("answer", UNCLEAR)
-@pytest.mark.parametrize("is_done", [False, True])
+#: Answers that `make test` has: each way to look up, found done and not done.
+OFTEN = {("no answer", False), ("no answer", True), ("503", False), ("a conflict with itself", True)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_done"),
+    [
+        pytest.param(answer, is_done, marks=() if (answer, is_done) in OFTEN else pytest.mark.slow)
+        for answer in UNCLEAR
+        for is_done in (False, True)
+    ],
+)
 def test_what_the_server_has_done_is_looked_up(behind_rest: Group, answer: str, is_done: bool) -> None:
     server = behind_rest.folder.server
     server.faults.append((done_and if is_done else not_done_and)(UNCLEAR[answer]))
@@ -217,7 +227,7 @@ def test_a_request_that_is_sent_again_because_the_server_was_busy_is_found(behin
     assert (behind_rest.numbers(), behind_rest.snapshots()) == ((90, 110), (2, 2))
 
 
-@pytest.mark.parametrize("code", [400, 403, 404, 501])
+@pytest.mark.parametrize("code", [400, *(pytest.param(code, marks=pytest.mark.slow) for code in (403, 404, 501))])
 def test_what_the_server_refuses_is_removed_and_tried_again(behind_rest: Group, code: int) -> None:
     behind_rest.folder.server.faults.append(not_done_and(lambda: refuse(code, "Refused")))
     behind_rest.applied(90, 110)

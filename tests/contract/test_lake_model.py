@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from kuvasz.ports import Failure, Receipt
 from tests.support.changes import SAME, TARGET, Sender, delete, insert, update, work
+from tests.support.examples import examples
 from tests.support.lake import LakeFolder
 from tests.support.worlds import IcebergWorld, MemoryWorld, World
 
@@ -230,7 +231,9 @@ class LakeModel(RuleBasedStateMachine):
 
 
 def test_the_lake_in_memory_behaves_as_a_dictionary() -> None:
-    run_state_machine_as_test(LakeModel, settings=settings(max_examples=150, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(
+        LakeModel, settings=settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
+    )
 
 
 @pytest.mark.spark

@@ -358,21 +358,21 @@ def test_rows_are_sorted_if_asked(world: IcebergWorld) -> None:
 
 def test_the_stream_and_compaction_at_random(world: IcebergWorld) -> None:
     """Programs of changes with an exchange begun and ended anywhere between them; a dictionary is the truth."""
-    _at_random(world)
+    _at_random(world, 30)
 
 
 @pytest.mark.slow
 def test_the_same_with_position_deletes(old_world: IcebergWorld) -> None:
-    _at_random(old_world)
+    _at_random(old_world, 60)
 
 
-def _at_random(world: IcebergWorld) -> None:
+def _at_random(world: IcebergWorld, steps: int) -> None:
     random_ = random.Random(7)  # noqa: S311
     hands = prepared(world, "eu", "us")
     senders = {"eu": Sender(), "us": Sender("us")}
     truth: dict[tuple[str, int], tuple[int, str]] = {}
     rewrite: Rewrite | None = None
-    for step in range(60):
+    for step in range(steps):
         name = random_.choice(list(senders))
         sender = senders[name]
         if random_.random() < 0.05:
@@ -439,7 +439,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
             rows[key, n, bodies[key]] += 1
         world.applied(work(eu.one(*messages)))
 
-    for _ in range(12):
+    for _ in range(6):
         for _ in range(random_.randrange(3)):
             change(*(random_.randrange(6) for _ in range(3)), is_same=random_.random() < 0.5)
         files = sorted(facts(hands.table, [*hands.table.index.files], 1 << 27), key=lambda file: file.age)
@@ -453,7 +453,7 @@ def test_after_any_exchange_an_index_read_anew_knows_the_newest_row_of_each_key(
             merged += 1
             hands.table.index.reset()  # as after a kill, or without the state folder
         change(*range(6), is_same=True)
-    assert merged > 6
+    assert merged > 3
     found = world.table(TARGET).to_pylist()
     assert Counter((row["id"], row["n"], row["body"]) for row in found) == rows
 
@@ -549,7 +549,14 @@ def test_a_full_maintenance_leaves_no_delete_file(world: IcebergWorld) -> None:
     assert "clean" not in world.iceberg().refs()
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Rewrite, "write"), (Snapshots, "expire"), (Catalog, "known_files")])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        pytest.param(Rewrite, "write", marks=pytest.mark.slow),
+        pytest.param(Snapshots, "expire", marks=pytest.mark.slow),
+        (Catalog, "known_files"),
+    ],
+)
 def test_the_stream_does_not_wait_for_what_takes_long(
     world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:

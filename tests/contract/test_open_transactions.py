@@ -103,7 +103,9 @@ def test_rows_that_are_known_by_other_columns_now_come_again(world: IcebergWorld
     assert isinstance(failure.error, LakeError)
 
 
-@pytest.mark.parametrize("table_type", list(TableType))
+@pytest.mark.parametrize(
+    "table_type", [one if one is TableType.CLONE else pytest.param(one, marks=pytest.mark.slow) for one in TableType]
+)
 def test_a_large_transaction_over_a_look_that_fails(
     world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, table_type: TableType
 ) -> None:

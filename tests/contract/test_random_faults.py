@@ -263,7 +263,9 @@ def _copy(one: TableWork) -> TableWork:
     return dataclasses.replace(one, changes=tuple(changes))
 
 
-@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "sorted" else kind for kind in TARGETS]
+)
 def test_whatever_comes_between_the_rows_are_those_of_the_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -214,7 +214,7 @@ def rows(world: LocalWorld) -> list[str]:
     return sorted(str(sorted((k, v) for k, v in row.items() if k != "_xid")) for row in found)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 3))])
 @pytest.mark.parametrize("table_type", list(TableType))
 def test_no_source_loses_a_row_or_has_one_twice(tmp_path: Path, table_type: TableType, seed: int) -> None:
     world, at_once = prepared(tmp_path / "a", table_type), prepared(tmp_path / "b", table_type)

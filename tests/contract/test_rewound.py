@@ -68,7 +68,10 @@ def restore(world: IcebergWorld, _: int, metadata: str) -> None:
         catalog.execute("UPDATE iceberg_tables SET metadata_location = ? WHERE table_name = 'items'", (metadata,))
 
 
-@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, replace, restore])
+@pytest.mark.parametrize(
+    "how",
+    [roll_back, replace, *(pytest.param(how, marks=pytest.mark.slow) for how in (roll_back_and_append, restore))],
+)
 def test_a_table_that_was_set_back_stops_until_it_is_copied(
     world: IcebergWorld, lake_folder: LakeFolder, how: Callable[[IcebergWorld, int, str], None]
 ) -> None:
@@ -99,7 +102,10 @@ def test_a_table_that_was_set_back_stops_until_it_is_copied(
     again.lake.close()
 
 
-@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, replace, restore])
+@pytest.mark.parametrize(
+    "how",
+    [roll_back_and_append, restore, *(pytest.param(how, marks=pytest.mark.slow) for how in (roll_back, replace))],
+)
 def test_the_next_start_finds_it(
     world: IcebergWorld, lake_folder: LakeFolder, how: Callable[[IcebergWorld, int, str], None]
 ) -> None:
@@ -122,8 +128,16 @@ def test_the_next_start_finds_it(
     next_one.lake.close()
 
 
-@pytest.mark.parametrize("is_noticed", [True, False])
-@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, restore])
+@pytest.mark.parametrize(
+    ("how", "is_noticed"),
+    [
+        pytest.param(
+            how, is_noticed, marks=() if is_noticed == (how is not roll_back_and_append) else pytest.mark.slow
+        )
+        for how in (roll_back, roll_back_and_append, restore)
+        for is_noticed in (True, False)
+    ],
+)
 def test_what_it_lacks_then_begins_behind_the_rows_that_are_there(
     world: IcebergWorld, how: Callable[[IcebergWorld, int, str], None], is_noticed: bool
 ) -> None:
@@ -148,7 +162,9 @@ def test_what_it_lacks_then_begins_behind_the_rows_that_are_there(
         world.lake.prepare(target(), feed("us"), ITEMS)
 
 
-@pytest.mark.parametrize("how", [roll_back, roll_back_and_append, restore])
+@pytest.mark.parametrize(
+    "how", [roll_back_and_append, *(pytest.param(how, marks=pytest.mark.slow) for how in (roll_back, restore))]
+)
 def test_a_table_without_positions_that_is_set_back_while_it_is_compared(
     world: IcebergWorld, monkeypatch: pytest.MonkeyPatch, how: Callable[[IcebergWorld, int, str], None]
 ) -> None:

@@ -152,7 +152,7 @@ def test_a_truncate_leaves_the_large_transaction_of_another_source_what_it_has(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_whatever_happens_the_lake_has_what_lives_and_what_lived(world: World, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 (no secret)
     prepare(world, "eu", "us")

@@ -171,7 +171,11 @@ COMMON: dict[str, Any] = {
 MACHINES = pytest.mark.parametrize("machine", [WritersMachine, GroupMachine], ids=("table", "group"))
 
 
-@MACHINES
+@pytest.mark.parametrize(
+    "machine",
+    [pytest.param(WritersMachine, marks=pytest.mark.slow), GroupMachine],
+    ids=("table", "group"),
+)
 def test_two_that_write_the_same_lose_and_double_nothing(machine: type[WritersMachine]) -> None:
     how = settings(max_examples=25, stateful_step_count=25, derandomize=True, **COMMON)
     run_state_machine_as_test(machine, settings=how)

@@ -65,7 +65,7 @@ def checked(asked: Config) -> None:
 
 
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
-@pytest.mark.parametrize("verb", [planned, checked])
+@pytest.mark.parametrize("verb", [pytest.param(planned, marks=pytest.mark.slow), checked])
 def test_the_others_are_told_of(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -103,14 +103,14 @@ def follows(pipeline: MemoryPipeline, well: Database) -> None:
     wait_until(lambda: {row[-1] for row in of(pipeline, "well")} == {5}, lambda: f"it changes: {pipeline.errors()}")
 
 
-#: More than the default pool has threads, on as many servers as it takes for each to be waited for at once.
-SILENT, SERVERS = 300, 20
+#: More than the shared threads of this test, on as many servers as it takes for each to be waited for at once.
+SILENT, SERVERS, THREADS = 60, 20, 40
 
 
 def test_more_silent_sources_than_there_are_shared_threads_keep_no_other_waiting(
-    tmp_path: Path, well: Database, ill: Database
+    tmp_path: Path, well: Database, ill: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert SILENT > app._THREADS
+    monkeypatch.setattr(app, "_THREADS", THREADS)
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(proxy(ill.server.port)) for _ in range(SERVERS)]
         for server in servers:

@@ -73,7 +73,7 @@ $do$
 """
 
 
-@pytest.fixture(params=["postgres16", "postgres18"])
+@pytest.fixture(params=[pytest.param("postgres16", marks=pytest.mark.slow), "postgres18"])
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     server: EmbeddedPostgres = request.getfixturevalue(request.param)
     created = create_database(server)

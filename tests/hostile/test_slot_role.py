@@ -73,7 +73,7 @@ class Tenancy:
         return Counter(re.findall(rf"LOG:  (\w+) in {self.tenant.name}: (\w+)", text))
 
 
-@pytest.fixture(params=["postgres16", "postgres18"])
+@pytest.fixture(params=[pytest.param("postgres16", marks=pytest.mark.slow), "postgres18"])
 def tenancy(request: pytest.FixtureRequest) -> Iterator[Tenancy]:
     server: EmbeddedPostgres = request.getfixturevalue(request.param)
     made = Tenancy(create_database(server), create_database(server))

@@ -48,6 +48,8 @@ def test_a_restart_doubles_nothing_and_finds_the_newest_version(
         items.check(pipeline)
 
 
+# Slow: test_history.py has it.
+@pytest.mark.slow
 def test_two_sources_with_composite_keys_and_a_large_transaction(
     database: Database, postgres18: object, lake_folder: LakeFolder
 ) -> None:
@@ -80,6 +82,8 @@ def test_two_sources_with_composite_keys_and_a_large_transaction(
         drop_database(other)
 
 
+# Slow: test_history.py has it, of a table that is compacted otherwise than clones as well.
+@pytest.mark.slow
 def test_partitions_and_compaction(database: Database, lake_folder: LakeFolder) -> None:
     items = Items(
         database, lake_folder, "append", options={"partition_by": ["bucket(2, id)"]},

@@ -69,7 +69,7 @@ MARCH = "INSERT INTO events SELECT i, date '2024-03-01', 0 FROM generate_series(
 @pytest.mark.parametrize(
     ("kind", "steps"),
     [
-        ("history", ["TRUNCATE events_2"]),
+        pytest.param("history", ["TRUNCATE events_2"], marks=pytest.mark.slow),
         ("changelog", ["TRUNCATE events_2"]),
         ("clone", [PARTITION, MARCH, "DROP TABLE events_3"]),
     ],
@@ -127,6 +127,8 @@ def test_what_was_written_without_wal_between_two_jobs_is_mended_or_told(
         assert sorted(row[:2] for row in now) == sorted(database.execute("SELECT * FROM history"))
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_rows_written_under_another_name_of_a_label_show_what_their_source_does(
     database: Database, lake_folder: LakeFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -171,7 +173,9 @@ def test_rows_of_partitions_that_were_kept_go_once_the_map_says_so_no_more(
             job.assert_equal("events", source_rows(database.url, "events", sid="eu"), key=("id", "day"))
 
 
-@pytest.mark.parametrize("change", ["UPDATE events SET id = id + 1000", "DELETE FROM events"])
+@pytest.mark.parametrize(
+    "change", [pytest.param("UPDATE events SET id = id + 1000", marks=pytest.mark.slow), "DELETE FROM events"]
+)
 def test_a_partition_that_told_its_rows_by_other_columns_for_a_while(
     database: Database, lake_folder: LakeFolder, change: str
 ) -> None:

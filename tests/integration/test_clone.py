@@ -65,7 +65,9 @@ def test_one_key_changed_many_times_in_one_transaction(database: Database, lake_
 
 
 # Slow: under FULL test_expressions.py keeps such values with each run.
-@pytest.mark.parametrize("identity", ["DEFAULT", pytest.param("FULL", marks=pytest.mark.slow), "USING INDEX other"])
+@pytest.mark.parametrize(
+    "identity", ["DEFAULT", *(pytest.param(one, marks=pytest.mark.slow) for one in ("FULL", "USING INDEX other"))]
+)
 def test_unchanged_large_values_are_kept(database: Database, lake_folder: LakeFolder, identity: str) -> None:
     database.execute(
         "CREATE TABLE docs (id int PRIMARY KEY, code text NOT NULL, n int, body text, extra bytea, tags text[])"
@@ -214,6 +216,8 @@ def test_restart_goes_on_where_it_was_and_commits_nothing_twice(database: Databa
         assert pipeline.snapshots("items") == commits
 
 
+# Slow: test_history.py, test_append.py and test_changelog.py go on without one.
+@pytest.mark.slow
 def test_the_index_may_be_deleted_between_runs(database: Database, lake_folder: LakeFolder) -> None:
     database.execute(
         "CREATE TABLE items (code text, part numeric(5,1), day date, n int, PRIMARY KEY (code, part, day))"
@@ -235,6 +239,8 @@ def test_the_index_may_be_deleted_between_runs(database: Database, lake_folder: 
         pipeline.assert_equal("items", source_rows(database.url, "items", sid="eu"), key=("code", "part", "day"))
 
 
+# Slow: acceptance/test_live_map.py has a process do so.
+@pytest.mark.slow
 def test_a_table_added_to_the_map_is_copied_while_the_rest_streams(
     database: Database, lake_folder: LakeFolder
 ) -> None:

@@ -389,7 +389,9 @@ def test_what_was_remembered_before_the_cluster_is_brought_once(
     assert StateFolder(tmp_path / "one").notes.all() == {}
 
 
-@pytest.mark.parametrize("role", list(ClusterRole))
+@pytest.mark.parametrize(
+    "role", [one if one is ClusterRole.ALL else pytest.param(one, marks=pytest.mark.slow) for one in ClusterRole]
+)
 def test_one_that_is_gone_for_good_is_forgotten_and_refused_if_it_wakes(
     node: Callable[..., Node], database: Database, role: ClusterRole
 ) -> None:

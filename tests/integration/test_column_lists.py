@@ -11,6 +11,7 @@ import pytest
 
 from kuvasz.source import conninfo
 from kuvasz.state.tables import State
+from kuvasz.sync.context import requests
 from kuvasz.sync.context.publications import Publications
 from tests.support import publishing
 from tests.support.lake import LakeFolder, Pipeline, group
@@ -331,6 +332,7 @@ def test_a_locked_table_gets_its_list_later(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conninfo, "LOCK_WAIT", "SET LOCAL lock_timeout = '100ms'")
+    monkeypatch.setattr(requests, "_FIRST_RETRY_S", 0.5)
     fill(database)
     with running(lake_folder, database, {"exclude": ["secret"]}):
         pass

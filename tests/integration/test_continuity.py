@@ -62,7 +62,11 @@ def change(database: Database, table: str, value: int) -> None:
 # Renamed
 
 
-@pytest.mark.parametrize("is_for_all", [False, True], ids=["own publication", "for all tables"])
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "is_for_all", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["own publication", "for all tables"]
+)
 def test_a_table_renamed_while_it_is_paused_loses_nothing(
     database: Database, lake_folder: LakeFolder, *, is_for_all: bool
 ) -> None:
@@ -112,6 +116,8 @@ def test_a_table_that_takes_the_name_of_another_is_not_stopped_by_what_that_one_
         assert_same(pipeline, database, "items", "others")
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_a_table_renamed_while_it_streams_is_followed(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,7 +236,9 @@ def test_a_table_that_another_target_has_copied_goes_on_with_its_own(
 # Out of the map, or not fit for a while
 
 
-@pytest.mark.parametrize("kind", ["clone", "append"])
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["clone", pytest.param("append", marks=pytest.mark.slow)])
 def test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told(
     database: Database, lake_folder: LakeFolder, kind: str
 ) -> None:
@@ -254,7 +262,7 @@ def test_a_table_out_of_the_map_and_back_has_a_gap_that_is_closed_or_told(
         assert_same(pipeline, database, "items", "items")
 
 
-@pytest.mark.parametrize("is_moved", [True, False])
+@pytest.mark.parametrize("is_moved", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_target_in_a_namespace_that_the_map_names_no_more_and_then_again(
     database: Database, lake_folder: LakeFolder, *, is_moved: bool
 ) -> None:
@@ -279,7 +287,9 @@ def test_a_target_in_a_namespace_that_the_map_names_no_more_and_then_again(
         assert pipeline.app.states.get("archive.items", EU).copies == 0, "what is missing is found by comparison"
 
 
-@pytest.mark.parametrize("publish", [publish_all, lambda _: None], ids=["all tables", "our own"])
+@pytest.mark.parametrize(
+    "publish", [publish_all, pytest.param(lambda _: None, marks=pytest.mark.slow)], ids=["all tables", "our own"]
+)
 def test_a_table_that_is_unfit_at_one_start_loses_nothing(
     database: Database, lake_folder: LakeFolder, publish: Callable[[Database], None]
 ) -> None:
@@ -303,7 +313,7 @@ def test_a_table_that_is_unfit_at_one_start_loses_nothing(
 # Changes that no stream has
 
 
-@pytest.mark.parametrize("what", ["ALL TABLES", "TABLES IN SCHEMA public"])
+@pytest.mark.parametrize("what", [pytest.param("ALL TABLES", marks=pytest.mark.slow), "TABLES IN SCHEMA public"])
 def test_a_paused_table_that_was_unlogged_for_a_while_is_made_right(
     database: Database, lake_folder: LakeFolder, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,7 +335,9 @@ def test_a_paused_table_that_was_unlogged_for_a_while_is_made_right(
 
 
 # Slow: the test above has a paused table unlogged as well.
-@pytest.mark.parametrize("when", ["streaming", pytest.param("paused", marks=pytest.mark.slow), "stopped"])
+@pytest.mark.parametrize(
+    "when", ["stopped", *(pytest.param(when, marks=pytest.mark.slow) for when in ("streaming", "paused"))]
+)
 def test_a_table_that_was_unlogged_between_two_looks_is_made_right(
     database: Database, lake_folder: LakeFolder, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,7 +374,7 @@ def unlogged_load(before: str = "") -> str:
 
 
 @pytest.mark.parametrize("has_toast", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "toast"])
-@pytest.mark.parametrize("when", ["streaming", "stopped"])
+@pytest.mark.parametrize("when", ["streaming", pytest.param("stopped", marks=pytest.mark.slow)])
 def test_a_table_that_was_truncated_and_loaded_without_wal_by_one_transaction_is_made_right(
     database: Database, lake_folder: LakeFolder, when: str, monkeypatch: pytest.MonkeyPatch, *, has_toast: bool
 ) -> None:
@@ -385,7 +397,7 @@ def test_a_table_that_was_truncated_and_loaded_without_wal_by_one_transaction_is
         assert_same(pipeline, database, "items", "items")
 
 
-@pytest.mark.parametrize("when", ["streaming", "stopped"])
+@pytest.mark.parametrize("when", ["streaming", pytest.param("stopped", marks=pytest.mark.slow)])
 def test_a_table_that_is_unlogged_once_another_publication_names_it_no_more_is_made_right(
     database: Database, lake_folder: LakeFolder, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,7 +474,7 @@ def test_a_table_that_was_written_anew_before_its_first_look_is_not_compared(
 @pytest.mark.parametrize(
     ("way", "is_paused"),
     [
-        ("published", False),
+        pytest.param("published", False, marks=pytest.mark.slow),
         ("attached", True),
         pytest.param("published", True, marks=pytest.mark.slow),
         pytest.param("attached", False, marks=pytest.mark.slow),
@@ -521,6 +533,8 @@ def miss(database: Database, way: str) -> int:
     return deleted
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", ["table", *(pytest.param(way, marks=pytest.mark.slow) for way in ("operations", "filter"))]
 )
@@ -553,7 +567,9 @@ def test_a_table_out_of_the_publication_for_a_while_is_made_right(
 
 
 # Slow: changelogs have their gaps noted where append tables have them.
-@pytest.mark.parametrize("kind", ["append", pytest.param("changelog", marks=pytest.mark.slow), "history"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("append", "changelog")), "history"]
+)
 def test_what_a_table_with_a_past_missed_stands_in_it_as_a_gap(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -118,7 +118,7 @@ def test_a_copy_beside_the_stream_replaces_the_rows_at_once(
         with load(database, second):
             with readers(pipeline, "items") as seen:
                 wait_until(lambda: seen, "it is read")
-                for number in range(1, 4):
+                for number in range(1, 3):
                     pipeline.tell("resync", ITEMS, EU)
                     wait_until(
                         lambda number=number: lake_counts(pipeline, "items", "at IS NOT NULL AND sid = 'eu'") == 500
@@ -139,8 +139,9 @@ def copies(pipeline: Pipeline) -> int:
 
 
 def test_a_table_dropped_from_the_lake_is_cured_without_a_restart(
-    database: Database, second: Database, lake_folder: LakeFolder
+    database: Database, second: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kuvasz.worker.lake_patrol.PATROL_S", 1.0)
     for source in (database, second):
         fill(source, 100)
     config = lake_folder.config(group({"eu": database, "us": second}, {"items": None, "others": None}))

@@ -155,7 +155,7 @@ def events(caplog: pytest.LogCaptureFixture, event: str) -> list[Any]:
     return [one for one in caplog.records if getattr(one, "event", "") == event]
 
 
-@pytest.mark.parametrize("goes_on", ["standby", "primary"])
+@pytest.mark.parametrize("goes_on", ["standby", pytest.param("primary", marks=pytest.mark.slow)])
 def test_a_copy_that_is_cut_off_goes_on_under_another_snapshot(
     shop: Database, follower: EmbeddedPostgres, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture, goes_on: str,

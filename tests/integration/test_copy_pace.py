@@ -31,6 +31,8 @@ def count(request: CopyRange) -> int:
     return sum(bytes(piece).count(b"\n") for piece in request.read(1 << 20))
 
 
+# Slow: tables that are copied side by side share the rate below, and test_accounted_for.py has a process keep to it.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "per_session"), [pytest.param(20_000, 100_000, marks=pytest.mark.slow), (40_000, 15_000)]
 )

@@ -269,6 +269,8 @@ def test_what_would_lose_the_past_stops_the_table(
                     assert {row[found.columns.index("id")] for row in found.rows} >= {1, 2}, (case, table_type)
 
 
+# Slow: test_evolve_sources.py has it of clones, test_accounted_for.py of two sources.
+@pytest.mark.slow
 def test_one_source_of_three_changes_before_the_others(
     database: Database, postgres18: object, lake_folder: LakeFolder
 ) -> None:
@@ -350,7 +352,9 @@ def first_lsn(pipeline: Pipeline, target: str) -> int:
 
 
 # Slow: append tables write as changelogs do, without a kind.
-@pytest.mark.parametrize("table_type", [pytest.param("append", marks=pytest.mark.slow), "changelog", "history"])
+@pytest.mark.parametrize(
+    "table_type", ["changelog", *(pytest.param(one, marks=pytest.mark.slow) for one in ("append", "history"))]
+)
 def test_changes_during_the_first_copy(database: Database, lake_folder: LakeFolder, table_type: str) -> None:
     def identify(name: str) -> str:
         return "name" if name == "label" else name

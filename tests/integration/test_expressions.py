@@ -124,7 +124,7 @@ def test_the_key_may_be_computed(database: Database, lake_folder: LakeFolder) ->
         pipeline.assert_equal("parts", source_rows(database.url, "seen"), key=("code",))
 
 
-@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+@pytest.mark.parametrize("identity", ["DEFAULT", pytest.param("FULL", marks=pytest.mark.slow)])
 def test_unchanged_large_values_in_expressions(database: Database, lake_folder: LakeFolder, identity: str) -> None:
     database.execute("CREATE TABLE docs (id int PRIMARY KEY, n int, body text, note text)")
     database.execute("ALTER TABLE docs ALTER body SET STORAGE EXTERNAL, ALTER note SET STORAGE EXTERNAL")
@@ -182,7 +182,14 @@ def test_a_failing_expression_stops_its_table_alone(database: Database, lake_fol
 
 
 @pytest.mark.parametrize(
-    "computed", ["CAST(raw AS string)", "array('x', CAST(raw AS string))", "map('x', CAST(raw AS string))"]
+    "computed",
+    [
+        "CAST(raw AS string)",
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("array('x', CAST(raw AS string))", "map('x', CAST(raw AS string))")
+        ),
+    ],
 )
 def test_bytes_that_are_no_text_stop_their_table(database: Database, lake_folder: LakeFolder, computed: str) -> None:
     """Spark takes any bytes for a string; other engines cannot read a file with such a one."""

@@ -85,6 +85,8 @@ def test_a_bank_has_the_same_money_at_each_moment(database: Database, lake_folde
     watch(database, lake_folder, lambda: bank.pointers(lake_folder.folder / "catalog.db"))
 
 
+# Slow: SQLite and PostgreSQL are written to by the same statements, a REST catalog is not.
+@pytest.mark.slow
 def test_so_it_has_in_a_catalog_in_postgresql(database: Database, postgres_catalog: PostgresCatalogFolder) -> None:
     catalog = postgres_catalog.database
     watch(database, postgres_catalog, lambda: dict(catalog.execute(bank.POINTERS)))

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 HISTORIES = int(os.environ.get("HISTORIES", "2000"))
 #: Tables of one pipeline; a third of them are in two sources, and have a history in each.
 TABLES = 75
-#: Of one that ends in less than a minute.
-FEW = 36
+#: Of one that ends in less than half a minute.
+FEW = 18
 BATCH = 100
 
 

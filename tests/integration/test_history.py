@@ -242,8 +242,8 @@ def test_another_copy_keeps_the_past(database: Database, lake_folder: LakeFolder
 @pytest.mark.parametrize(
     ("change", "changed"),
     [
-        ("ALTER n TYPE bigint", 0),
-        ("ALTER n TYPE int USING n * 100", 2),
+        pytest.param("ALTER n TYPE bigint", 0, marks=pytest.mark.slow),
+        pytest.param("ALTER n TYPE int USING n * 100", 2, marks=pytest.mark.slow),
         ("DROP name, ADD name text DEFAULT 'again', ADD r float DEFAULT random()", 19),
     ],
 )

@@ -78,6 +78,8 @@ def roll_back(lake: LakeFolder, to: int = 1) -> None:
     table.manageSnapshots().rollbackTo(rows.collect()[to].snapshot_id).commit()
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 def test_a_rollback_stops_the_table_and_a_copy_brings_it_back(filled: Database, lake_folder: LakeFolder) -> None:
     config = lake_folder.config(group({None: filled}, {"items": None, "others": None}))
     with Pipeline(config, lake_folder) as pipeline:
@@ -98,7 +100,7 @@ def test_a_rollback_stops_the_table_and_a_copy_brings_it_back(filled: Database, 
         assert_equal(pipeline, filled)
 
 
-@pytest.mark.parametrize("what", ["rolled back", "dropped"])
+@pytest.mark.parametrize("what", ["rolled back", pytest.param("dropped", marks=pytest.mark.slow)])
 def test_a_table_of_which_nothing_comes_does_not_stream_on(
     filled: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:

@@ -13,7 +13,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+# Slow: each run of `make test` ends so; here it is looked at.
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_ends_with_what_ran(workers: int) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", str(workers), "tests/unit/test_backoff.py"],

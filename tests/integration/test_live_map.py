@@ -66,6 +66,8 @@ def running(
         yield world
 
 
+# Slow: acceptance/test_live_map.py has a process take it up.
+@pytest.mark.slow
 def test_a_source_is_added_and_the_others_stream_on(
     database: Database, second: Database, lake_folder: LakeFolder
 ) -> None:
@@ -190,6 +192,8 @@ def test_a_source_gets_another_name_and_back_and_nothing_is_there_twice(
         assert lake_counts(world.pipeline, "items", "id = 11") == 1
 
 
+# Slow: acceptance/test_live_map.py has a process take it up.
+@pytest.mark.slow
 def test_a_table_is_added(database: Database, second: Database, lake_folder: LakeFolder) -> None:
     for source in (database, second):
         fill(source)
@@ -204,6 +208,8 @@ def test_a_table_is_added(database: Database, second: Database, lake_folder: Lak
         assert [world.pipeline.app.states.get(ITEMS, one).copies for one in (EU, US)] == [1, 1], "as counted before"
 
 
+# Slow: acceptance/test_live_map.py has a process do so.
+@pytest.mark.slow
 def test_a_table_is_removed_and_comes_back_with_what_happened_meanwhile(
     database: Database, lake_folder: LakeFolder
 ) -> None:
@@ -297,6 +303,8 @@ def test_a_table_in_error_that_leaves_the_map_holds_nothing(database: Database, 
         world.assert_equal(eu, "items", "others")
 
 
+# Slow: test_layout.py has other layouts from start to start, and other changes are taken over here.
+@pytest.mark.slow
 def test_a_table_is_laid_out_otherwise_and_its_rows_stay(
     database: Database, second: Database, lake_folder: LakeFolder
 ) -> None:
@@ -410,7 +418,7 @@ def test_the_map_changes_while_a_table_is_copied(
 ) -> None:
     for source in (database, second):
         fill(source)
-    second.execute("INSERT INTO items SELECT i, 0, now() FROM generate_series(1001, 400000) i")
+    second.execute("INSERT INTO items SELECT i, 0, now() FROM generate_series(1001, 200000) i")
     eu, both = {"eu": database}, {"eu": database, "us": second}
     with running(lake_folder, eu, BOTH) as world, changes(database, second):
         world.reload(both, {"items": None})

@@ -81,7 +81,7 @@ def most_rows(plan: dict[str, Any]) -> float:
     return max([mine, *(most_rows(one) for one in plan.get("Plans", ()))])
 
 
-@pytest.mark.parametrize(("after", "first"), [(0, 59_991), (59_995, 59_996)])
+@pytest.mark.parametrize(("after", "first"), [pytest.param(0, 59_991, marks=pytest.mark.slow), (59_995, 59_996)])
 def test_a_stream_begins_at_once_behind_much_that_another_group_lacks(
     database: Database, index: CoordinatedIndex, monkeypatch: pytest.MonkeyPatch, after: int, first: int
 ) -> None:

@@ -175,6 +175,8 @@ def test_maintenance_beside_a_stream_by_another_process(
     folder.remove()
 
 
+# Slow: contract tests of maintenance have what another engine does in between.
+@pytest.mark.slow
 @pytest.mark.parametrize("format_version", VERSIONS)
 def test_another_engine_rewrites_and_deletes_while_kuvasz_maintains(
     database: Database, spark_session: object, format_version: int

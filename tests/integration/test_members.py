@@ -210,7 +210,7 @@ def test_a_member_that_is_away_between_two_looks(
             pipeline.assert_equal("events", every(database, "events_1", "events_2"))
 
 
-@pytest.mark.parametrize("is_renamed", [True, False])
+@pytest.mark.parametrize("is_renamed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_only_member_is_away_while_kuvasz_runs(
     database: Database, lake_folder: LakeFolder, quick: None, *, is_renamed: bool
 ) -> None:
@@ -298,7 +298,7 @@ def test_partitions_published_on_their_own(database: Database, lake_folder: Lake
         assert sorted(pipeline.rows("events")) == [(1, "B"), (4, "A"), (7, "A")]
 
 
-@pytest.mark.parametrize("sid", ["eu", None])
+@pytest.mark.parametrize("sid", ["eu", pytest.param(None, marks=pytest.mark.slow)])
 def test_members_of_another_source_are_not_put_beside_those_before(
     postgres18: EmbeddedPostgres, database: Database, lake_folder: LakeFolder, sid: str | None
 ) -> None:
@@ -382,6 +382,8 @@ def shown(pipeline: Pipeline, target: str) -> list[tuple]:
     return found if target == "changelog" else sorted(found)
 
 
+# Slow: test_tenants.py has the same verbs by sid.
+@pytest.mark.slow
 def test_the_verbs_know_members(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     config = lake_folder.config(group({"eu": database}, MAP))
     (finding,) = [one for one in check.findings(config) if one.check == "members"]

@@ -120,7 +120,7 @@ def test_what_is_parked_survives_restarts(database: Database, lake_folder: LakeF
         assert_equal(pipeline, database, "items", "others")
 
 
-@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize("is_running", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_older_state_folder_that_is_put_back_is_told_by_the_slot(
     database: Database, lake_folder: LakeFolder, *, is_running: bool
 ) -> None:
@@ -181,6 +181,8 @@ def test_a_table_whose_parked_changes_are_gone_says_so_until_it_is_copied_again(
         assert_equal(pipeline, database, "items", "others")
 
 
+# Slow: one in error does so as well.
+@pytest.mark.slow
 def test_a_paused_table_whose_parked_changes_are_gone_says_so_at_once(
     database: Database, lake_folder: LakeFolder
 ) -> None:

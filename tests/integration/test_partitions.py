@@ -117,6 +117,8 @@ def test_rows_that_an_old_server_may_not_stream_are_from_before(old: Database) -
         session.execute("SELECT pg_drop_replication_slot('kuvasz_new')")
 
 
+# Slow: what becomes of partitions while kuvasz streams reaches the lake above.
+@pytest.mark.slow
 def test_partitions_come_and_go_behind_the_back_of_a_stream(
     old: Database, lake_folder: LakeFolder, quick: None
 ) -> None:
@@ -519,6 +521,8 @@ def loaded(pipeline: Pipeline, table: str) -> int:
     return sum(1 for row in pipeline.rows(table) if 1000 < row[0] < 1051)
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps.
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["live", pytest.param("down", marks=pytest.mark.slow)])
 def test_rows_that_a_partition_got_without_wal_are_not_lost_without_a_word(
     database: Database, lake_folder: LakeFolder, quick: None, when: str
@@ -691,7 +695,7 @@ def test_a_table_that_becomes_a_partition_of_what_is_published(
         wait_same(pipeline, database, *tables)
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_partition_of_the_map_whose_root_someone_publishes(
     database: Database, lake_folder: LakeFolder, quick: None, *, is_running: bool
 ) -> None:

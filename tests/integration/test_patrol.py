@@ -81,6 +81,8 @@ def same(pipeline: Pipeline, database: Database, table: str, columns: list[str] 
     return set(expected.columns) <= set(found.columns) and found.select(expected.columns).rows == expected.rows
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps, of fewer types.
+@pytest.mark.slow
 def test_a_change_of_a_quiet_table_reaches_the_lake_without_a_row(
     database: Database, lake_folder: LakeFolder, often: None
 ) -> None:
@@ -210,6 +212,8 @@ BACKFILL = (
 )
 
 
+# Slow: test_accounted_for.py has it in one scene with other mishaps, of fewer types.
+@pytest.mark.slow
 def test_expressions_mean_the_same_of_all_rows(database: Database, lake_folder: LakeFolder, often: None) -> None:
     options = {
         "filtered": {"filter": "a > 5"},

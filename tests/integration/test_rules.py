@@ -56,13 +56,16 @@ def counts(pipeline: Pipeline, database: Database, lake: str, source: str) -> tu
 @pytest.mark.parametrize(
     ("before", "now", "lake", "source"),
     [
-        pytest.param({"filter": "id < 50"}, {"filter": "id < 80"}, "id < 80", "id < 80", id="filter"),
+        pytest.param(
+            {"filter": "id < 50"}, {"filter": "id < 80"}, "id < 80", "id < 80", id="filter", marks=pytest.mark.slow
+        ),
         pytest.param(
             {"set": {"id": "id", "m": "n + 1"}},
             {"set": {"m": "n  + 1000", "id": "id"}},
             "m >= 1000",
             "true",
             id="set",
+            marks=pytest.mark.slow,
         ),
         pytest.param({}, {"mask": {"email": "redact"}}, "email = '***'", "true", id="mask"),
     ],
@@ -111,7 +114,7 @@ RENAMED = ({"set": {"id": "id", "n": "n"}}, {"set": {"number": "id", "n": "n"}},
     ("identity", "before", "now", "key"),
     [
         pytest.param("DEFAULT", *NAMED, id="named"),
-        pytest.param("FULL", *RENAMED, id="renamed, whole rows"),
+        pytest.param("FULL", *RENAMED, id="renamed, whole rows", marks=pytest.mark.slow),
         # Slow: each key and each identity is met once with each run.
         pytest.param("FULL", *NAMED, id="named, whole rows", marks=pytest.mark.slow),
         pytest.param("DEFAULT", *RENAMED, id="renamed", marks=pytest.mark.slow),
@@ -188,7 +191,7 @@ def test_settings_of_spark_that_give_expressions_another_meaning_are_part_of_it(
     ("kind", "mend", "hint"),
     [
         ("append", keep, "kuvasz retry --table"),
-        ("append", copy, "copies it again"),
+        pytest.param("append", copy, "copies it again", marks=pytest.mark.slow),
         ("history", copy, "kuvasz resync"),
     ],
 )
@@ -253,7 +256,11 @@ def test_a_map_of_nothing_else_can_be_told_how_it_goes_on(database: Database, la
 PLAIN = {"id": "id", "n": "n"}
 CASES = [
     ({}, {"mask": {"email": "redact"}}),
-    ({"set": {**PLAIN, "email": "upper(email)"}}, {"set": {**PLAIN, "email": "lower(email)"}}),
+    pytest.param(
+        {"set": {**PLAIN, "email": "upper(email)"}},
+        {"set": {**PLAIN, "email": "lower(email)"}},
+        marks=pytest.mark.slow,
+    ),
 ]
 
 

@@ -122,6 +122,8 @@ def test_a_publication_dropped_while_streaming(scene: Scene) -> None:
     assert f"publication {SLOT} was dropped: changes after " in scene.told()
 
 
+# Slow: a stopped one is copied again by a person as well.
+@pytest.mark.slow
 def test_a_person_has_a_lost_source_copied_again_while_another_streams(
     scene: Scene, lake_folder: LakeFolder, postgres16
 ) -> None:
@@ -217,7 +219,7 @@ def write_wal(database: Database) -> None:
     ("policy", "is_applied"),
     [
         pytest.param("resync", False, id="resync-keepalives"),
-        pytest.param("repair", True, id="repair-rows"),
+        pytest.param("repair", True, id="repair-rows", marks=pytest.mark.slow),
         pytest.param("resync", True, id="resync-rows", marks=pytest.mark.slow),
         pytest.param("repair", False, id="repair-keepalives", marks=pytest.mark.slow),
     ],
@@ -348,6 +350,8 @@ def test_a_table_that_was_not_in_the_map_when_the_slot_was_lost_is_copied_when_i
         scene.wait_equal(pipeline)
 
 
+# Slow: another cluster comes behind an older backup below.
+@pytest.mark.slow
 def test_another_cluster_behind_a_known_sid_changes_nothing(
     database: Database, lake_folder: LakeFolder, postgres16: EmbeddedPostgres
 ) -> None:

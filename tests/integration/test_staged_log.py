@@ -120,7 +120,8 @@ class World:
         assert self.coordinator.execute("SELECT count(*)::int FROM kuvasz.log_slice") == [(0,)]
 
 
-@pytest.fixture(params=["all", "read and apply"])
+# Slow: one that reads and one that applies do what one that does all does, and more.
+@pytest.fixture(params=[pytest.param("all", marks=pytest.mark.slow), "read and apply"])
 def world(
     database: Database, postgres18: EmbeddedPostgres, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[World]:

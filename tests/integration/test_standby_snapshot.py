@@ -125,6 +125,8 @@ def take(database: Database, follower: EmbeddedPostgres, user: str = "postgres")
         return standby.take(made, own, url, [PUBLICATION, "not_there"], lambda _: None)
 
 
+# Slow: test_copy_from_standby.py copies under load.
+@pytest.mark.slow
 def test_it_shows_what_committed_before_its_lsn_under_load(shop: Database, follower: EmbeddedPostgres) -> None:
     shop.execute("SELECT pg_create_logical_replication_slot('oracle', 'pgoutput')")
     shown: list[tuple[int, set[int]]] = []

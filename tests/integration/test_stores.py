@@ -114,10 +114,31 @@ def test_another_user_of_the_catalog_counts_while_kuvasz_runs(
         catalog.execute(f"REASSIGN OWNED BY {heir} TO {CATALOG_USER}; DROP OWNED BY {heir}; DROP ROLE {heir}")
 
 
-@pytest.mark.timeout(1500)  # a Spark that knows nothing of kuvasz takes minutes where the machine is busy
 def test_s3_is_a_store_by_configuration_alone(
     database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]
 ) -> None:
+    kuvasz = streamed_to_s3(database, s3, new_store_process)
+    assert [key for key in s3.keys("plain/") if key.endswith("-dv.puffin")]
+    assert not [key for key in s3.keys("plain/") if "_kuvasz" in key]
+    assert_equal(source_rows(database.url, "items", sid="eu"), kuvasz.rows("items"), key=("id",))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)  # a Spark that knows nothing of kuvasz takes minutes where the machine is busy
+def test_s3_is_read_again_without_the_state_folder_and_by_everybody(
+    database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]
+) -> None:
+    kuvasz = streamed_to_s3(database, s3, new_store_process)
+    shutil.rmtree(kuvasz.folder / "state")
+    database.execute("UPDATE items SET n = 100 WHERE id < 50")
+    database.execute("DELETE FROM items WHERE id BETWEEN 60 AND 70")
+    assert kuvasz.start("--until-caught-up").wait() == 0, kuvasz.report()
+    assert kuvasz.found("index_read", table="shop.items"), kuvasz.report()
+    kuvasz.assert_equal_everywhere("items", source_rows(database.url, "items", sid="eu"))
+
+
+def streamed_to_s3(database: Database, s3: S3, new_store_process: Callable[..., StoreProcess]) -> StoreProcess:
+    """Return a kuvasz that has copied and followed a table, and was stopped."""
     database.execute(ITEMS.format("items"))
     database.execute("ALTER TABLE items ALTER name SET STORAGE EXTERNAL")
     database.execute(FILL.format("items", 2000))
@@ -129,16 +150,7 @@ def test_s3_is_a_store_by_configuration_alone(
     database.execute("DELETE FROM items WHERE id % 5 = 0 AND id <> 5")
     kuvasz.wait_confirmed(database)
     kuvasz.terminate()
-    assert [key for key in s3.keys("plain/") if key.endswith("-dv.puffin")]
-    assert_equal(source_rows(database.url, "items", sid="eu"), kuvasz.rows("items"), key=("id",))
-
-    shutil.rmtree(kuvasz.folder / "state")
-    database.execute("UPDATE items SET n = 100 WHERE id < 50")
-    database.execute("DELETE FROM items WHERE id BETWEEN 60 AND 70")
-    assert kuvasz.start("--until-caught-up").wait() == 0, kuvasz.report()
-    assert kuvasz.found("index_read", table="shop.items"), kuvasz.report()
-    kuvasz.assert_equal_everywhere("items", source_rows(database.url, "items", sid="eu"))
-    assert not [key for key in s3.keys("plain/") if "_kuvasz" in key]
+    return kuvasz
 
 
 #: Everything all the time.
@@ -202,6 +214,8 @@ def test_maintenance_on_s3(database: Database, s3: S3, new_store_process: Callab
         assert_equal(source_rows(database.url, table, sid="eu"), kuvasz.rows(table), key=("id",))
 
 
+# Slow: a further catalog.
+@pytest.mark.slow
 def test_maintenance_with_a_postgresql_catalog(database: Database, postgres_catalog: PostgresCatalogFolder) -> None:
     database.execute(ITEMS.format("items"))
     database.execute(FILL.format("items", 300))

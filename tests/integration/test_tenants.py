@@ -431,6 +431,8 @@ def test_commands_and_verbs_by_sid(database: Database, lake_folder: LakeFolder, 
     assert not planned.is_due
 
 
+# Slow: test_members.py has every type of as many tables that lie in one.
+@pytest.mark.slow
 def test_every_type_and_another_start(database: Database, lake_folder: LakeFolder, quick: None) -> None:
     types = ("append", "changelog", "history")
     for sid in "abc":

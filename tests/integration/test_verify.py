@@ -159,7 +159,7 @@ def test_a_column_that_the_source_dropped_is_no_difference(database: Database, l
     assert keys(report) == {("changed", ("2000",))}
 
 
-@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("is_damaged", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_nothing_is_said_of_columns_that_were_altered_amid_the_look(
     database: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch, *, is_damaged: bool
 ) -> None:

@@ -86,8 +86,14 @@ def test_generated_columns_are_left_out_however_they_are_made(database: Database
 SENDS = ("", " (id, n, kept, label)", ", publish_generated_columns = stored")
 
 
-@pytest.mark.parametrize("version", [14, 16, 18])
-@pytest.mark.parametrize("sends", SENDS, ids=["own", "listed", "stored"])
+@pytest.mark.parametrize(
+    ("version", "sends"),
+    [
+        pytest.param(version, sends, id=f"{name}-{version}", marks=() if often == version else pytest.mark.slow)
+        for (name, often), sends in zip({"own": 14, "listed": 18, "stored": 18}.items(), SENDS, strict=True)
+        for version in (14, 16, 18)
+    ],
+)
 def test_stored_generated_columns_of_each_type_are_in_neither_copy_nor_stream(
     request: pytest.FixtureRequest, lake_folder: LakeFolder, version: int, sends: str
 ) -> None:
@@ -193,7 +199,7 @@ def test_no_update_of_the_source_fails_for_generated_columns_that_are_not_publis
             assert sorted(pipeline.rows(table)) == sorted(database.execute(f"SELECT id, n FROM {table}"))
 
 
-@pytest.mark.parametrize("origin", ["none", "any"])
+@pytest.mark.parametrize("origin", ["none", pytest.param("any", marks=pytest.mark.slow)])
 def test_rows_that_the_source_has_from_another_server_arrive(
     database: Database, postgres17: EmbeddedPostgres, lake_folder: LakeFolder, origin: str
 ) -> None:

@@ -23,7 +23,7 @@ SCENE = "tests/acceptance/test_accounted_for.py::test_a_mishap_leaves_no_differe
 def run_without(names: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run tests with facts left out; several names stand between commas."""
     command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "tests.support.mutations",
-               "-p", "no:cacheprovider", "-m", "not slow", *arguments]  # fmt: skip
+               "-p", "no:cacheprovider", *arguments]  # fmt: skip
     return subprocess.run(
         command, cwd=ROOT, env=os.environ | {"MUTATION": names}, capture_output=True, text=True, check=False
     )

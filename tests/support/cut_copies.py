@@ -12,7 +12,7 @@ from kuvasz.errors import SourceError
 from kuvasz.lake.copies.copied_files import CopiedFiles
 from kuvasz.sync.context.slot import Slot
 from kuvasz.sync.rules import copy_plan
-from kuvasz.sync.tables import copy_snapshot
+from kuvasz.sync.tables import copies, copy_snapshot
 
 PAGE = 8192
 
@@ -38,6 +38,7 @@ class CutCopies:
         """Cut copies off, whose parts have so many pages."""
         monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", pages * PAGE)
         monkeypatch.setattr(copy_plan, "LARGE_BYTES", 0)
+        monkeypatch.setattr(copies, "FIRST_S", 0.05)  # until the next attempt
         whole, part, snapshot = CopiedFiles.read, CopiedFiles._range, Slot.snapshot
 
         def read(files: CopiedFiles, *arguments: Any) -> None:

@@ -26,6 +26,7 @@ import operator
 import struct
 import urllib.parse
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -355,13 +356,22 @@ def open_table(properties: Mapping[str, str], identifier: str, *, catalog: str =
 
 def open_catalog(properties: Mapping[str, str], *, catalog: str = "kuvasz") -> Any:
     """Return PyIceberg's catalog. Properties may be Spark's spelling of a SQL catalog (``jdbc:sqlite:FILE``)."""
-    from pyiceberg.catalog import load_catalog
-
     chosen = {"type": "sql", **properties}
     uri = chosen.get("uri", "")
     if uri.startswith("jdbc:sqlite:"):
         chosen |= {"type": "sql", "uri": f"sqlite:///{uri.removeprefix('jdbc:sqlite:')}"}
-    return load_catalog(catalog, **chosen)
+    file = Path(chosen.get("uri", "").removeprefix("sqlite:///"))
+    if file.is_file():
+        return _catalog(catalog, tuple(chosen.items()), file.stat().st_ino)
+    return _catalog.__wrapped__(catalog, tuple(chosen.items()), 0)
+
+
+@functools.lru_cache(maxsize=4)
+def _catalog(name: str, properties: tuple[tuple[str, str], ...], file: int) -> Any:
+    """Return a catalog, the same one for the same file: to open it takes most of what it takes to find a table."""
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog(name, **dict(properties))
 
 
 def rows_of_arrow(table: pa.Table) -> Rows:

@@ -171,7 +171,7 @@ def coordinator(postgres18: EmbeddedPostgres) -> Iterator[Database]:
     drop_database(created)
 
 
-@pytest.fixture(params=[16, 18])
+@pytest.fixture(params=[pytest.param(16, marks=pytest.mark.slow), 18])
 def source(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A fresh database on either server of the suite."""
     created = create_database(request.getfixturevalue(f"postgres{request.param}"))
