@@ -108,7 +108,7 @@ class Watches:
             return self._turn_s
         self._is_urgent = self._is_file_in_doubt()
         self._upgrade.note_rest()
-        share = len(self._source_tables.source.tables) / _TABLES
+        share = len(self._context.source_tables.source.tables) / _TABLES
         return (min(PATROL_S, _SOON_S) if self._is_urgent else PATROL_S) * max(1.0, share)
 
     def _is_patrol_due(self) -> bool:
