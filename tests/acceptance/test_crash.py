@@ -24,7 +24,7 @@ def scene(two_sources: dict[str, Database], new_process: Callable[..., Process])
 
 
 @pytest.mark.timeout(600)
-def test_killed_in_the_copy_and_behind_a_commit_then_stopped(scene: Scene) -> None:
+def test_killed_in_the_copy_and_before_a_commit_then_stopped(scene: Scene) -> None:
     process = scene.process
     with scene.load(1):
         scene.killed_at("copy_range_done:kill:3")
@@ -32,7 +32,7 @@ def test_killed_in_the_copy_and_behind_a_commit_then_stopped(scene: Scene) -> No
         assert copied
         left = process.folder / "state" / "copy"
         assert list(left.iterdir()), "what it had read of a copy"
-        scene.killed_at("after_durable:kill:10")
+        scene.killed_at("before_commit:kill:10")
         again = {(event["source"], event["table"]) for event in process.found("copied")}
         assert again, "the copies went on"
         assert not copied & again, "a finished table is not copied again"

@@ -58,7 +58,7 @@ FOREVER = 1 << 64
 #: Of a row that is too large, values of more bytes are left out (docs/configuration.md, "Rows that do not fit").
 CUT_BYTES = 8192
 SECRET = "a secret of these tests alone"
-#: Between them they draw every table type and both formats, in a third of the time of most others.
+#: Between them they draw every table type and both formats.
 SEEDS = (39, 1430)
 #: With the slow tests: between all of them every kind of option and every way to go on, routes, tables without a key,
 #: expressions that fail, and rows that are too large.

@@ -251,8 +251,6 @@ def test_a_row_filter_beside_a_list_of_columns(database: Database, lake_folder: 
             assert found == set(database.execute("SELECT id, region, n FROM deeds WHERE id > 20 AND region <> 'out'"))
 
 
-# Slow: below filters come and go while rows are written all the time.
-@pytest.mark.slow
 def test_a_table_that_follows_gets_a_row_filter_and_misses_nothing(
     database: Database, lake_folder: LakeFolder, told: Callable[[str], int]
 ) -> None:
@@ -394,10 +392,9 @@ def test_who_ends_between_the_row_filter_and_the_note_of_it_has_a_gap_looked_for
         assert_equal(pipeline, database)
 
 
-# Slow: with all but the newest.
-@pytest.mark.parametrize(
-    "any_version", [*(pytest.param(one, marks=pytest.mark.slow) for one in (15, 16, 17)), 18], indirect=True
-)
+# Slow: lists of columns come and go so in test_column_lists.py, by the same statements.
+@pytest.mark.slow
+@pytest.mark.parametrize("any_version", [15, 16, 17, 18], indirect=True)
 def test_row_filters_come_and_go_while_rows_are_written(any_version: Database, lake_folder: LakeFolder) -> None:
     database = any_version
     fill(database)
@@ -414,7 +411,8 @@ def test_row_filters_come_and_go_while_rows_are_written(any_version: Database, l
                     session.execute("INSERT INTO deeds VALUES (%s, %s, 1, 'b')", (200000 + number, region))
                     session.execute("UPDATE deeds SET n = %s WHERE id = %s", (number, 200000 + number // 2))
 
-    entries = [FILTERED, {"filter": "region = 'out'", "row_filter": True}, {"filter": "region = 'out'"}]
+    entries = [FILTERED, {"filter": "region = 'out'", "row_filter": True}, {"filter": "region = 'out'"}, FILTERED,
+               {"filter": "region = 'in' OR n < 100", "row_filter": True}, FILTERED]  # fmt: skip
     writer = threading.Thread(target=write)
     writer.start()
     try:
