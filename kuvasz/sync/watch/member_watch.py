@@ -23,7 +23,7 @@ from kuvasz.sync.rules.few_keys import FewKeys
 _log = EventLog(__name__)
 
 
-class _Shown(NamedTuple):
+class _LastMembers(NamedTuple):
     """What the last look has shown."""
 
     digest: int  #: of what there was to be taken in
@@ -45,7 +45,7 @@ class MemberWatch:
         self._states = context.shared.states
         self._routes = context.shared.routes
         self._source_tables = context.source_tables
-        self._shown: _Shown | None = None
+        self._shown: _LastMembers | None = None
         self._gone: FewKeys[tuple[str, str]] = FewKeys()  # (target, name)
         self._due: list[str] = []  # `SourceTableSpec.key` of who came and is to be taken up
         self._collapsed = frozenset(spec.identifier for spec in self._map.tables if spec.is_collapse) or NOTHING
@@ -72,7 +72,7 @@ class MemberWatch:
         except BaseException:
             source_tables.source = before  # else the next look would find nothing new, and nobody take them up
             raise
-        self._shown = _Shown(digest, source_tables.source, self._mine())
+        self._shown = _LastMembers(digest, source_tables.source, self._mine())
         present = {spec.key for spec in source_tables.source.tables}
         for seen in (source_tables.tables, source_tables.misfits):
             for key in seen.keys() - present:
