@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ TYPES = ("clone", "append", "history", "changelog")
 #: Each kills one run in the stream; `test_crash_everything` tries all of them.
 POINTS = ("after_commit:kill:7",)
 
-OPTIONS = {"transaction_spill_bytes": "64kB"}
+OPTIONS: dict[str, Any] = {"transaction_spill_bytes": "64kB"}
 
 
 def groups(database: Database) -> list[dict]:

@@ -139,9 +139,8 @@ def copies(pipeline: Pipeline) -> int:
 
 
 def test_a_table_dropped_from_the_lake_is_cured_without_a_restart(
-    database: Database, second: Database, lake_folder: LakeFolder, monkeypatch: pytest.MonkeyPatch
+    database: Database, second: Database, lake_folder: LakeFolder
 ) -> None:
-    monkeypatch.setattr("kuvasz.worker.lake_patrol.PATROL_S", 1.0)
     for source in (database, second):
         fill(source, 100)
     config = lake_folder.config(group({"eu": database, "us": second}, {"items": None, "others": None}))
