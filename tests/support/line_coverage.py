@@ -2,17 +2,19 @@
 
 From Python 3.12 on the interpreter tells of a line once, which costs next to nothing: all tests are measured. Before,
 it tells of every line each time, which doubles the work of a test; so unit tests alone are, each with its first
-parameters, but for those that run the same lines with many examples. What numba compiles is left out, and what runs
-in other processes (a command, Spark's tasks) is not seen.
+parameters, but for those that run the same lines with many examples; and the lines that modules run when they are
+imported are read off them: to have them told doubles what it takes to collect the tests, in each process. What numba
+compiles is left out, and what runs in other processes (a command, Spark's tasks) is not seen.
 
-Measuring begins when this is imported, which has to be before any module of kuvasz is.
+From Python 3.12 on measuring begins when this is imported, which has to be before any module of kuvasz is.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ IS_CHEAP = sys.version_info >= (3, 12)
 _coverage = coverage.Coverage(data_file=None, source=[str(PACKAGE)], config_file=str(ROOT / "pyproject.toml"))
 if IS_CHEAP:
     _coverage.set_option("run:core", "sysmon")
-_coverage.start()
+    _coverage.start()
 
 _measured: set[tuple[Path, str]] = set()  #: file and name of the tests that were
 
@@ -59,10 +61,23 @@ def test_of(item: pytest.Item) -> tuple[Path, str]:
     return item.path, getattr(item, "originalname", item.name)
 
 
-def pytest_collection_finish() -> None:
-    """Measure no more than some tests from here on: what modules do when they are imported is known."""
-    if not IS_CHEAP:
-        _coverage.stop()
+def imported_lines(statements: Iterable[ast.stmt]) -> Iterator[int]:
+    """Yield the lines of a module that run when it is imported: those of no function, and of no branch not taken."""
+    for node in statements:
+        yield node.lineno
+        yield from (line.lineno for line in getattr(node, "decorator_list", ()))
+        is_taken = not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        if is_taken and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from imported_lines(getattr(node, "body", ()))
+
+
+def note_imports() -> None:
+    """Count the lines of all modules that were imported."""
+    files = {module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)}
+    for file in files:
+        path = Path(str(file))
+        if path.suffix == ".py" and PACKAGE in path.parents:
+            _coverage.get_data().add_lines({str(file): set(imported_lines(ast.parse(path.read_text("utf-8")).body))})
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -80,7 +95,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Hand a worker's lines to the process that prints."""
-    _coverage.stop()
+    if IS_CHEAP:
+        _coverage.stop()
+    else:
+        note_imports()
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["lines"] = _coverage.get_data().dumps()
