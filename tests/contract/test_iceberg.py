@@ -252,6 +252,21 @@ def test_a_query_for_one_sid_plans_its_files_alone_partitioned_or_not(
     assert tuple(map(len, planned)) == expected
 
 
+def test_a_file_of_many_rows_is_read_by_several_tasks(world: IcebergWorld) -> None:
+    """Iceberg's planner divides a file where its entry names offsets, and nowhere else."""
+    world.prepare("eu")
+    table = world.lake.engine.catalog.load(TARGET)
+    schema, rows = world.lake.table(TARGET).definition.schema.arrow(), 300_000  # of 131,072 each row group
+    columns = {"sid": ["eu"] * rows, "id": range(rows), "n": [0] * rows, "body": [""] * rows}
+    with writing({}, f"{table.location}/data/large.parquet", schema) as writer:
+        writer.write(pa.table(columns, schema=schema))
+        file = writer.close()
+    table.commit(TableCommit(snapshot_id=None, properties={}, summary={}, data_files=[file.json]))
+    frame = world.session.read.option("split-size", 1 << 16).table(f"{world.catalog}.{TARGET}")
+    assert frame._jdf.queryExecution().toRdd().getNumPartitions() == 3
+    assert frame.count() == rows
+
+
 def test_a_repair_changes_only_what_differs_and_sets_the_position(world: IcebergWorld) -> None:
     world.prepare("eu", "us")
     world.copy("eu", *[(number, 0, "x") for number in range(1, 60)], lsn=1000)
