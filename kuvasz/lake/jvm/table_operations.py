@@ -3,7 +3,8 @@
 After a commit Iceberg reads the metadata file that it has just written: of a table of 2,000 sources a megabyte, and
 two fifths of the CPU of the commit. What was committed is at hand, and is what the file says: the operations are
 given it, with the name of the file, and their next look at the catalog finds that name. They have no place for that
-but their private fields; where these are others, or anything else is not as expected, the file is read as before.
+but their private fields; where these are others, or anything else is not as expected, the file is read as before. So
+it is behind other catalogs than those in a database: what a table is may be more there than its file says.
 """
 
 from __future__ import annotations
@@ -54,21 +55,16 @@ WRITTEN: Final = """
         while (operations != null && !(operations instanceof BaseMetastoreTableOperations)) {
           operations = of(operations.getClass(), "inner").get(operations);
         }
-        for (Class kind = operations.getClass(); kind != null; kind = kind.getSuperclass()) {
-          Field[] fields = kind.getDeclaredFields();
-          for (int i = 0; i < fields.length; i++) {
-            if (fields[i].getType() == FileIO.class && !Modifier.isStatic(fields[i].getModifiers())) {
-              fields[i].setAccessible(true);
-              Noting noting = new Noting((FileIO) fields[i].get(operations));
-              fields[i].set(operations, noting);
-              return new Written((BaseMetastoreTableOperations) operations, fields[i], noting);
-            }
-          }
+        if (!operations.getClass().getName().equals("org.apache.iceberg.jdbc.JdbcTableOperations")) {
+          return null;
         }
+        Field field = of(operations.getClass(), "fileIO");
+        Noting noting = new Noting((FileIO) field.get(operations));
+        field.set(operations, noting);
+        return new Written((BaseMetastoreTableOperations) operations, field, noting);
       } catch (Exception error) {
         return null;
       }
-      return null;
     }
 
     void keep(TableMetadata base, TableMetadata made) {
