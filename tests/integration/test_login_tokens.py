@@ -27,7 +27,7 @@ import pathlib, secrets, sys
 import psycopg
 token = secrets.token_hex() + "/=@:%"
 with psycopg.connect(sys.argv[1]) as connection:
-    ((until,),) = connection.execute("SELECT (clock_timestamp() + interval '1.5 s')::text").fetchall()
+    ((until,),) = connection.execute("SELECT (clock_timestamp() + interval '4 s')::text").fetchall()
     connection.execute(f"ALTER ROLE iam PASSWORD '{token}' VALID UNTIL '{until}'")
 with pathlib.Path(sys.argv[2]).open("a") as given:
     print(token, file=given)
@@ -59,7 +59,7 @@ def test_each_connection_has_a_token_of_its_time(
 ) -> None:
     """Stream, copies of several sessions, looks at the catalog: what comes with a token of before is tried again."""
     monkeypatch.setattr(secrets, "_SAID_S", 1.0)
-    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", 64 << 10)
+    monkeypatch.setattr(copy_snapshot, "_RANGE_BYTES", 512 << 10)
     script, given = tmp_path / "give.py", tmp_path / "given"
     script.write_text(GIVE)
     command = f"{sys.executable} {script} {server.url()} {given}"
