@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError
 
 from kuvasz.events import Event, EventLog
 from kuvasz.lake.format.table_identity import BRANCH_PROPERTY
-from kuvasz.lake.jvm.table_operations import PASSED_ON
+from kuvasz.lake.jvm.table_operations import FILES_PASSED_ON, PASSED_ON
 
 _log = EventLog(__name__)
 
@@ -442,30 +442,7 @@ public class %(name)s {
       }
     }
 
-    public Iterable listPrefix(String prefix) {
-      return ((SupportsPrefixOperations) this.inner).listPrefix(prefix);
-    }
-
-    public void deletePrefix(String prefix) {
-      ((SupportsPrefixOperations) this.inner).deletePrefix(prefix);
-    }
-
-    public Map properties() {
-      return this.inner.properties();
-    }
-
-    public void initialize(Map properties) {
-      this.inner.initialize(properties);
-    }
-
-    public void close() {
-      this.inner.close();
-    }
-
-    Object writeReplace() {
-      return this.inner;
-    }
-  }
+%(files_passed_on)s  }
 
   static class Whole implements InputFile, Callable {
     private final InputFile inner;
@@ -645,7 +622,8 @@ def install(jvm: Any) -> CommitFiles | None:  # noqa: ANN401
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         name = f"CommitFiles{next(_NUMBERS)}"
-        compiler.cook(_SOURCE % {"name": name, "branch": BRANCH_PROPERTY, "passed_on": PASSED_ON})
+        passed_on = {"passed_on": PASSED_ON, "files_passed_on": FILES_PASSED_ON}
+        compiler.cook(_SOURCE % {"name": name, "branch": BRANCH_PROPERTY, **passed_on})
         made = compiler.getClassLoader().loadClass(f"kuvasz.{name}")
         [constructor] = made.getConstructors()
         long, arguments = jvm.java.lang.Long.valueOf, jvm.java.util.ArrayList()

@@ -34,10 +34,38 @@ PASSED_ON: Final = """
   }
 """
 
+#: The same of a class before a FileIO. Whoever writes it down, for a task of Spark's, has what it stands before.
+FILES_PASSED_ON: Final = """
+    public Iterable listPrefix(String prefix) {
+      return ((SupportsPrefixOperations) this.inner).listPrefix(prefix);
+    }
+
+    public void deletePrefix(String prefix) {
+      ((SupportsPrefixOperations) this.inner).deletePrefix(prefix);
+    }
+
+    public Map properties() {
+      return this.inner.properties();
+    }
+
+    public void initialize(Map properties) {
+      this.inner.initialize(properties);
+    }
+
+    public void close() {
+      this.inner.close();
+    }
+
+    Object writeReplace() {
+      return this.inner;
+    }
+"""
+
 #: A class for such a class, whose file imports what it names. `begin` comes before a commit, `end` behind it in any
 #: case, and `keep` where it was made. Iceberg's operations say nowhere what the file is called that they write: they
 #: have a FileIO for so long that takes note of it.
-WRITTEN: Final = """
+WRITTEN: Final = (
+    """
   static class Written {
     private final BaseMetastoreTableOperations operations;
     private final Field field;
@@ -156,26 +184,10 @@ WRITTEN: Final = """
       }
     }
 
-    public Iterable listPrefix(String prefix) {
-      return ((SupportsPrefixOperations) this.inner).listPrefix(prefix);
-    }
-
-    public void deletePrefix(String prefix) {
-      ((SupportsPrefixOperations) this.inner).deletePrefix(prefix);
-    }
-
-    public Map properties() {
-      return this.inner.properties();
-    }
-
-    public void initialize(Map properties) {
-      this.inner.initialize(properties);
-    }
-
-    public void close() {
-      this.inner.close();
-    }
-  }
 """
+    + FILES_PASSED_ON
+    + """  }
+"""
+)
 
-__all__ = ["PASSED_ON", "WRITTEN"]
+__all__ = ["FILES_PASSED_ON", "PASSED_ON", "WRITTEN"]
