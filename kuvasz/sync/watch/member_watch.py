@@ -66,13 +66,14 @@ class MemberWatch:
         digest = hash((tuple(there), frozenset(others)))
         if self._shown is not None and self._shown.source is before and self._shown.digest == digest:
             return
-        source_tables.update(members.expanded(self._map, there, others))
+        source_tables.update(members.expanded(self._map, there, others) if self.has_any else self._map)
         try:
             self._take(before, source_tables.source)
         except BaseException:
             source_tables.source = before  # else the next look would find nothing new, and nobody take them up
             raise
-        self._shown = _LastMembers(digest, source_tables.source, self._mine())
+        if self.has_any:  # of a thousand sources without members none has to remember that
+            self._shown = _LastMembers(digest, source_tables.source, self._mine())
         present = {spec.key for spec in source_tables.source.tables}
         for seen in (source_tables.tables, source_tables.misfits):
             for key in seen.keys() - present:

@@ -125,7 +125,7 @@ class Patrol:
         for place in range(0, len(names), _AT_ONCE):
             begun = time.monotonic()
             found |= tables(connection, names[place : place + _AT_ONCE], publications_of(self._source))
-            if place + _AT_ONCE < len(names):
+            if place + _AT_ONCE < len(names) and not self._lifetime.is_ending:
                 time.sleep(min(time.monotonic() - begun, _LONGEST_REST_S))
         return found
 

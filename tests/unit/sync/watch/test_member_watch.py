@@ -108,6 +108,14 @@ def test_a_look_that_shows_the_same_again_is_not_compared(tmp_path: Path, monkey
     assert [spec.member for spec in scene.source_tables.source.tables] == ["7", "8"]
 
 
+def test_a_source_without_collapses_has_nothing_to_remember(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    members = MemberWatch(scene.context)
+    members.refresh(None)
+    assert scene.source_tables.source.tables == scene.source.tables
+    assert members._shown is None
+
+
 def show(monkeypatch: pytest.MonkeyPatch, members: MemberWatch, there: list[SourceTableSpec]) -> list[Source]:
     """Have looks show tables; returns what each look gave that was compared with the one before."""
     expanded: list[Source] = []

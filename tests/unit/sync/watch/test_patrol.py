@@ -152,6 +152,7 @@ def test_where_nothing_changed_nothing_is_done(world: World) -> None:
 
 def test_many_tables_are_looked_at_some_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
+    rests: list[float] = []
 
     def some(connection: object, names: list[TableName], publications: object) -> dict[TableName, SourceTable]:
         asked.append(len(names))
@@ -159,11 +160,15 @@ def test_many_tables_are_looked_at_some_at_a_time(world: World, monkeypatch: pyt
 
     monkeypatch.setattr(patrol, "_AT_ONCE", 1)
     monkeypatch.setattr(patrol, "tables", some)
+    monkeypatch.setattr(patrol.time, "sleep", rests.append)
     world.widen(world.items)
     world.widen(world.others)
     assert world.look() == []
-    assert asked == [1, 1]
+    assert (asked, len(rests)) == ([1, 1], 1)
     assert len(world.watch.followed) == 2
+    world.lifetime.end()
+    world.look()
+    assert (asked, len(rests)) == ([1, 1, 1, 1], 1), "nobody waits for that who ends"
 
 
 def test_a_table_that_streams_follows_what_no_row_has_told(world: World) -> None:
